@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See log.h.
+ */
+#include "base/log.h"
+
+#include "base/mem.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_int threshold = LOG_LEVEL_INFO;
+
+static const char *const names[] = {"debug", "info", "warn", "error"};
+
+void log_set_level(enum log_level level)
+{
+    threshold = (int)level;
+}
+
+bool log_level_parse(const char *text, enum log_level *ret_level)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *ret_level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level >= threshold;
+}
+
+void log_write(enum log_level level, const char *msg, const char *fields, ...)
+{
+    if (!log_enabled(level))
+        return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct tm utc;
+    gmtime_r(&now.tv_sec, &utc);
+    char stamp[32];
+    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
+
+    va_list args;
+    va_start(args, fields);
+    char *rest = mem_vprintf(fields, args);
+    va_end(args);
+    char *line = mem_printf("time=%s.%03ldZ level=%s msg=\"%s\"%s%s\n", stamp,
+                            now.tv_nsec / 1000000, names[level], msg, *rest ? " " : "", rest);
+    size_t len = strlen(line);
+    for (size_t i = 0; i + 1 < len; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = ' ';
+    ssize_t written = write(STDERR_FILENO, line, len);
+    (void)written; /* nowhere left to complain */
+    free(line);
+    free(rest);
+}

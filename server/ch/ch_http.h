@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests to the node's own ClickHouse over HTTP (libcurl multi on the libuv loop; the only file
+ * that knows curl is ch_http.c).
+ *
+ * Threads: loop's thread only. A request's done callback comes exactly once, never inside the call
+ * that started it, also on cancel. After it the request is gone.
+ *
+ * Success is more than a 200: a non-empty X-ClickHouse-Exception-Code header, `Code: N,
+ * e.displayText()` (18.16) or `Code: N. DB::Exception` at the start of a text body, or
+ * `__exception__` at the end of one are failures. Always sent: wait_end_of_query=1,
+ * send_progress_in_http_headers=0.
+ *
+ * Errors delivered:
+ *   CHXA_E_CLICKHOUSE_REJECTED     known: ClickHouse answered with an exception; its text whole in
+ * error.message (up to answer_bytes_max), its number in ch_code. For an INSERT some blocks may have
+ * been written (into the scratch table) CHXA_E_CLICKHOUSE_UNAVAILABLE  known: never sent
+ * (connection refused, DNS, queue full) CHXA_E_CLICKHOUSE_UNKNOWN      UNKNOWN: sent, and the
+ * answer was lost, timed out or was cut short CHXA_E_CANCELLED               UNKNOWN for the
+ * statement: ch_request_cancel was called after it was sent
+ */
+#ifndef CHXA_CH_CH_HTTP_H
+#define CHXA_CH_CH_HTTP_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdint.h>
+#include <uv.h>
+
+struct ch_client;
+struct ch_request;
+
+struct ch_client_config {
+    const char *url;  /* http://host:port or https://… */
+    const char *user; /* service account or NULL: sent as X-ClickHouse-User / X-ClickHouse-Key */
+    const char *password; /* or NULL */
+    uint64_t connect_timeout_ms;
+    size_t connections_max;     /* concurrent requests; more wait in a queue */
+    size_t queue_max;           /* waiting requests; more are UNAVAILABLE */
+    size_t answer_bytes_max;    /* of a response body kept in memory; a longer one is an error */
+    size_t upload_buffer_bytes; /* per streaming request, high-water mark; default 256 KiB */
+};
+
+int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
+                  struct ch_client **ret_client, struct error *error);
+/* Cancels what runs (callbacks come first), then frees and calls on_closed. */
+void ch_client_close(struct ch_client *client, void (*on_closed)(void *arg), void *arg);
+
+/* One URL parameter; value is percent-encoded here. */
+struct ch_param {
+    const char *name;
+    const char *value;
+};
+
+struct ch_answer {
+    int code;         /* 0 or an error above */
+    int http_status;  /* 0 when there was no response */
+    int ch_code;      /* ClickHouse's exception number, 0: none */
+    const char *body; /* NUL-terminated; valid during the callback */
+    size_t body_bytes;
+    const char *summary;  /* X-ClickHouse-Summary or "" */
+    const char *query_id; /* X-ClickHouse-Query-Id or "" */
+    struct error *error;  /* set when code is; may be moved out */
+    uint64_t sent_bytes;  /* of the request body */
+};
+typedef void ch_answer_cb(void *arg, const struct ch_answer *answer);
+
+struct ch_statement {
+    const char *sql; /* for a streaming request it goes into the URL, else into the body; copied */
+    const char *query_id;          /* or NULL */
+    const struct ch_param *params; /* copied */
+    size_t n_params;
+    uint64_t timeout_ms; /* whole request; 0: none (streaming: see idle) */
+};
+
+/* Runs a statement without a streamed body. Never NULL. */
+struct ch_request *ch_query(struct ch_client *client, const struct ch_statement *statement,
+                            ch_answer_cb *done, void *arg);
+
+/*
+ * Runs a statement whose body is streamed: `INSERT INTO … FORMAT X` in the URL, the data chunked
+ * behind it. on_drain (may be NULL) is called when buffered data has fallen below half of
+ * upload_buffer_bytes after a ch_upload_write that returned false. content_encoding (or NULL) is
+ * passed on as a header, e.g. "gzip". timeout_ms counts from ch_upload_end.
+ */
+struct ch_request *ch_upload(struct ch_client *client, const struct ch_statement *statement,
+                             const char *content_encoding, void (*on_drain)(void *arg),
+                             ch_answer_cb *done, void *arg);
+/* Takes all the data (copies it). False: the buffer is above its high-water mark, wait for
+ * on_drain. After done was called, must not be called; after the server answered early (error in
+ * the middle), data is discarded. */
+bool ch_upload_write(struct ch_request *request, const void *data, size_t len);
+/* The body is whole: finish the request. Without this call the statement is never completed: the
+ * terminating chunk is not sent. */
+void ch_upload_end(struct ch_request *request);
+/* Ends the request without its end (the connection is closed, so ClickHouse sees a broken body;
+ * note that 18.16 inserts a truncated body nevertheless: the caller must retire what it wrote
+ * into). done comes with CANCELLED. */
+void ch_request_cancel(struct ch_request *request);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The head of an INSERT: a real lexer over the statement text, so that only the target is rewritten
+ * and every other byte stays. Pure; any thread. Accepts arbitrary bytes (length given); never reads
+ * past it.
+ *
+ * Understood: INSERT INTO [TABLE] [db.]table [(columns, * EXCEPT …)] [SETTINGS …] [FORMAT X |
+ * VALUES | SELECT/WITH … | ( SELECT …)], any line breaks, comments (`--`, `#`, `#!`, nested-free
+ * slash-star), the three kinds of quotes with doubled and backslash escapes, no space before `(`.
+ * INTO may be missing (newer ClickHouse). After `FORMAT X` comes data: for statements given in the
+ * URL there is none.
+ */
+#ifndef CHXA_CH_INSERT_HEAD_H
+#define CHXA_CH_INSERT_HEAD_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum insert_source {
+    INSERT_FORMAT, /* FORMAT X; data follows in the body */
+    INSERT_VALUES, /* VALUES; data follows behind the keyword or in the body */
+    INSERT_SELECT, /* SELECT or WITH: no body */
+};
+
+struct insert_head {
+    char *database;      /* unquoted; NULL: not given */
+    char *table;         /* unquoted */
+    size_t target_begin; /* byte range of `[db.]table` in the text */
+    size_t target_end;
+    enum insert_source source;
+    char *format;      /* for INSERT_FORMAT, as written; else NULL */
+    size_t data_begin; /* offset behind FORMAT X or VALUES (one newline or spaces after FORMAT's
+                          name are not skipped) */
+};
+
+/*
+ * Parses text[0..len). Errors: CHXA_E_INVALID_QUERY (not an INSERT, syntax, trailing statement
+ * after `;`), CHXA_E_TARGET_UNSUPPORTED (INSERT INTO FUNCTION …), CHXA_E_SETTING_REFUSED (a
+ * SETTINGS clause with one of insert_setting_refused); *error names the place. On success *ret_head
+ * is for insert_head_clear.
+ */
+int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head,
+                      struct error *error);
+void insert_head_clear(struct insert_head *head);
+
+/* Appends the statement with its target replaced by `database`.`table`, quoted. */
+void insert_head_rewrite(const char *text, size_t len, const struct insert_head *head,
+                         const char *database, const char *table, struct buf *out);
+
+/* Settings that a client may not set on a staged INSERT, in SETTINGS or in the URL (wire facts 7).
+ * NULL-terminated; a name ending in * is a prefix. */
+extern const char *const insert_settings_refused[];
+bool insert_setting_refused(const char *name);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Part directories on disk: listing, linking into the held area, moving to detached/ and back,
+ * durability.
+ *
+ * The held area of a disk is <root>/chxa (mode 0700 beneath). A transaction's folder is
+ * <root>/chxa/<held_dir_name(xid)>; in it a held part is the directory <number>, and its marker,
+ * left before it is moved out, the file <number>.moved.
+ *
+ * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
+ * Distinct transactions may be worked on at once. Names and xids are checked again here before they
+ * become paths; every path is opened relative to a directory descriptor with O_NOFOLLOW on the last
+ * component.
+ *
+ * Errors: CHXA_E_IO_FAILED with path and errno text (ENOSPC, EACCES, … ; known: not done, or done
+ * in part where said so); CHXA_E_TARGET_UNSUPPORTED for EXDEV (the table is not on one filesystem
+ * with its disk's root).
+ */
+#ifndef CHXA_CH_PART_FILES_H
+#define CHXA_CH_PART_FILES_H
+
+#include "base/error.h"
+#include "proto/record.h"
+
+#include <stdint.h>
+
+#define HELD_DIR_BYTES_MAX 255u
+
+/* The folder's name for a transaction: "t-" and the xid; a xid over 200 characters is cut there and
+ * "~" and 32 hex digits of its SHA-256 follow ("~" is in no xid, so names never collide). Pure. */
+void held_dir_name(const char *xid, char ret_name[HELD_DIR_BYTES_MAX + 1]);
+
+/* A part directory's name, taken apart. Pure. */
+struct part_name {
+    char partition_id[200]; /* "202401", "all", a hash, "-5", "202401-0"; old syntax: "" */
+    char dates[20];         /* old syntax: "20240101_20240131"; else "" */
+    uint64_t min_block, max_block;
+    uint64_t level;
+    uint64_t mutation; /* 0: none */
+};
+/* False when it is not a part's name (tmp_*, detached, delete_tmp_*, format_version.txt …). */
+bool part_name_parse(const char *name, bool old_syntax, struct part_name *ret_name);
+/* Same partition and the block range (and level, mutation) of outer covers inner's; a part does not
+ * contain itself. */
+bool part_name_contains(const struct part_name *outer, const struct part_name *inner);
+
+/* ---- staging ---- */
+
+/* Names and inodes of the part directories of a table, sorted by name; over all its disks. */
+struct part_entry {
+    char *name;
+    uint64_t inode;
+    uint32_t disk;
+};
+struct part_list {
+    struct part_entry *entries;
+    size_t n_entries;
+};
+void part_list_clear(struct part_list *list);
+/* paths: one per disk. Lists parts only (part_name_parse). */
+int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
+                   struct error *error);
+/* Adds to ret_list the entries of `after` that are not in `before` (by name and inode) and that no
+ * other entry of `after` contains: what an INSERT left. */
+void part_list_new(const struct part_list *before, const struct part_list *after, bool old_syntax,
+                   struct part_list *ret_list);
+
+/*
+ * Hard-links the files of the part <table_path>/<entry name> into the held directory
+ * <root>/chxa/<txn dir>/<number> (made here, whole or removed again on error; a left-over of an
+ * earlier try under that number is replaced) and fills *ret_part (name to be, rows of count.txt,
+ * bytes, inode, checksum). A part with 0 rows is skipped: 0 with ret_part->name NULL.
+ * Subdirectories (projections) are linked too. Not durable yet.
+ */
+int part_link(const char *table_path, const char *entry_name, bool old_syntax, const char *root,
+              uint32_t disk, const char *xid, uint64_t number, struct chxa_part *ret_part,
+              struct error *error);
+
+/* ---- durability ---- */
+
+/* Makes held parts and their folders durable: fsync file by file when they have at most files_max
+ * files, else one syncfs per disk. Also the folder of the transaction, the held area and the root.
+ */
+int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct chxa_part *parts,
+              size_t n_parts, size_t files_max, struct error *error);
+/* fsync of one directory, e.g. a table's folder or its detached/. */
+int dir_sync(const char *path, struct error *error);
+
+/* ---- commit ---- */
+
+/* Where one part is: looked at, not changed. */
+struct part_place {
+    bool held;      /* the held directory is there with the recorded inode */
+    bool marker;    /* <number>.moved is there */
+    bool detached;  /* detached/<name> with the recorded inode */
+    bool attaching; /* detached/attaching_<name> with it */
+    char *ignored; /* another name in detached/ with that inode (ignored_…, and so on), or NULL */
+    char *active;  /* name of a part of the table with that inode, or NULL */
+};
+void part_place_clear(struct part_place *place);
+/* Places of n parts of one target; table_paths[i] and roots[i] are on the same disk (index =
+ * part->disk). ret_places: array of n, for the caller to clear. One directory listing per disk,
+ * whatever n. */
+int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
+                     char *const *table_paths, char *const *roots, size_t n_disks,
+                     struct part_place *ret_places, struct error *error);
+
+/* Creates the marker (durably) if missing. */
+int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
+              struct error *error);
+/* Renames held → <table_path>/detached/<name>; never replaces what is there. Needs the marker. */
+int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
+                  const char *table_path, struct error *error);
+/* Renames detached/<from> back to detached/<part name> (attaching_…, ignored_…). */
+int detached_rename(const char *table_path, const char *from, const struct chxa_part *part,
+                    struct error *error);
+/* Renames detached/<from> back into the held area, then removes the marker. */
+int held_move_back(const char *root, const char *xid, const struct chxa_part *part,
+                   const char *table_path, const char *from, struct error *error);
+
+/* ---- the end ---- */
+
+/* Removes the transaction's folder on each root, with all that is in it; missing is fine. With
+ * only_empty, refuses (IO_FAILED) when a held part is still in it: the end of a commit. */
+int held_remove(const char *xid, char *const *roots, size_t n_roots, bool only_empty,
+                struct error *error);
+/* Removes one held part (a write that was linked but could not be recorded). Missing is fine. */
+int held_remove_part(const char *xid, const char *root, uint64_t number, struct error *error);
+/* Names of the transaction folders in <root>/chxa; ret_names: array of n strings for the caller to
+ * free. */
+int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The pool of scratch tables: empty copies of targets in the coordinator's own database, exclusive
+ * to one write at a time.
+ *
+ * Invariants: a table is lent to one write at a time. It goes back into the pool only when its
+ * INSERT got a definite answer; otherwise it is retired, and dropped once system.processes no
+ * longer shows that write's query id. Nothing in a scratch table has value; at start the whole
+ * database is emptied of scratch tables (names begin with "s_"). Tables of one target structure are
+ * shared by all transactions; the pool key is database, table and schema. Limits: tables_max in all
+ * (an acquire past it waits for a release, at most its timeout, then BUSY); idle tables are dropped
+ * after idle_ms; a table is truncated, off the write's path, when it holds more than parts_max
+ * parts.
+ *
+ * Threads: the loop's. Callbacks on a later turn, exactly once.
+ */
+#ifndef CHXA_CH_SCRATCH_H
+#define CHXA_CH_SCRATCH_H
+
+#include "ch/part_files.h"
+#include "ch/table.h"
+
+struct scratch_pool;
+
+struct scratch_config {
+    const char *database; /* e.g. "chxa"; created when missing */
+    size_t tables_max;
+    uint64_t idle_ms;
+    size_t parts_max;
+    uint64_t timeout_ms; /* of each statement */
+};
+
+/* One scratch table on loan. The write inserts into `database`.`name`. */
+struct scratch {
+    char *database;
+    char *name;
+    char **paths; /* its directory per disk, index = the target's disk index */
+    size_t n_paths;
+    bool old_syntax;
+    struct part_list before; /* its parts when it was lent: read by the pool off the loop */
+};
+
+int scratch_pool_new(uv_loop_t *loop, struct ch_client *client, const struct scratch_config *config,
+                     struct scratch_pool **ret_pool);
+/* Cancels waiting acquires (CANCELLED), drops what it can within deadline_ms, frees, then calls
+ * on_closed. */
+void scratch_pool_close(struct scratch_pool *pool, uint64_t deadline_ms,
+                        void (*on_closed)(void *arg), void *arg);
+
+/* Creates the database if missing and drops every left-over scratch table. Must succeed before the
+ * first acquire; may be called again. caps are copied as far as needed. */
+typedef void scratch_done_cb(void *arg, int code, struct error *error);
+void scratch_pool_start(struct scratch_pool *pool, const struct ch_caps *caps,
+                        scratch_done_cb *done, void *arg);
+
+/* Errors: BUSY; CLICKHOUSE_*; TARGET_UNSUPPORTED (the CREATE was refused for a reason that lies in
+ * the table); IO_FAILED. */
+typedef void scratch_cb(void *arg, int code, struct error *error, struct scratch *scratch);
+void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, scratch_cb *done,
+                     void *arg);
+
+/* The INSERT got a definite answer, good or bad. The pool reads the listing again (or truncates)
+ * before it lends it. */
+void scratch_release(struct scratch_pool *pool, struct scratch *scratch);
+/* The INSERT's outcome is unknown (or it was cancelled): never lent again, dropped when query_id is
+ * gone. */
+void scratch_retire(struct scratch_pool *pool, struct scratch *scratch, const char *query_id);
+
+struct scratch_stats {
+    size_t idle, lent, retired, creating, waiting;
+    uint64_t created, truncated, dropped;
+};
+void scratch_pool_stats(const struct scratch_pool *pool, struct scratch_stats *ret_stats);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An HTTP/1.1 server on libuv and llhttp: connections, limits, time-outs, streaming bodies with
+ * back-pressure, one request at a time per connection (a pipelined one waits until the answer
+ * before it is sent).
+ *
+ * Threads: the loop's. A handler runs when the head is complete; nothing of the body has been read
+ * then.
+ *
+ * Rules (wire facts, "HTTP"): both lengths, duplicate or malformed Content-Length, bare LF in a
+ * head, obs-fold, a Transfer-Encoding other than chunked, HTTP/0.9 and 2: 400 and close. Oversized:
+ * 414, 431, 413, and close. POST or PUT with neither length: 411. Slow head: 408 and close. Idle
+ * body: the handler's on_abort with REQUEST_TIMEOUT. Expect: 100-continue is answered when the
+ * handler starts to read the body, or by its final 4xx (then close). The rest of a body that no one
+ * read is drained up to drain_bytes_max, then the connection is closed. A client that half-closes
+ * after a complete request still gets its answer. Errors found here are answered as {"error":{…}}
+ * like all others.
+ */
+#ifndef CHXA_HTTP_HTTP_H
+#define CHXA_HTTP_HTTP_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct http_server;
+struct http_request; /* lives from the handler's call until its reply was sent and on_close was
+                        called */
+
+struct http_config {
+    size_t connections_max; /* more are answered 503 BUSY and closed */
+    size_t head_bytes_max;  /* request line and headers together */
+    size_t url_bytes_max;
+    size_t headers_max; /* number of header fields */
+    uint64_t head_timeout_ms;
+    uint64_t
+        body_idle_timeout_ms;  /* no byte of the body for so long, while the handler wants bytes */
+    uint64_t keep_alive_ms;    /* idle between requests; announced in Keep-Alive; at least 3000 */
+    uint64_t write_timeout_ms; /* client does not take its answer */
+    size_t drain_bytes_max;
+};
+
+typedef void http_handler(struct http_request *request, void *arg);
+
+/* Binds (port 0: the kernel chooses) and listens. CHXA_E_INVALID_REQUEST for an address that is
+ * none ("host:port", "[v6]:port"), CHXA_E_IO_FAILED when it cannot be bound. */
+int http_server_start(uv_loop_t *loop, const char *listen, const struct http_config *config,
+                      http_handler *handler, void *arg, struct http_server **ret_server,
+                      struct error *error);
+/* "127.0.0.1:8124": what was bound. */
+const char *http_server_address(const struct http_server *server);
+/* Stops accepting, lets requests under way finish until deadline_ms, then closes all, frees and
+ * calls on_closed. */
+void http_server_stop(struct http_server *server, uint64_t deadline_ms,
+                      void (*on_closed)(void *arg), void *arg);
+
+/* ---- the request; strings live as long as it ---- */
+
+const char *http_request_method(const struct http_request *request);
+/* Percent-decoded path, e.g. "/v1/transactions/a". A path with an encoded NUL or '/' is refused
+ * before the handler (400). */
+const char *http_request_path(const struct http_request *request);
+/* Raw request target as sent. */
+const char *http_request_target(const struct http_request *request);
+/* First value of a URL parameter, form-decoded; NULL when absent. */
+const char *http_request_param(const struct http_request *request, const char *name);
+/* Parameters in order: false when index is past the end. */
+bool http_request_param_at(const struct http_request *request, size_t index, const char **ret_name,
+                           const char **ret_value);
+/* Header's value, name case-insensitive; NULL when absent. */
+const char *http_request_header(const struct http_request *request, const char *name);
+/* Content-Length; -1 when chunked; 0 when there is no body. */
+int64_t http_request_body_bytes(const struct http_request *request);
+
+/* ---- the body ---- */
+
+struct http_body_handler {
+    /* Some bytes, valid during the call. */
+    void (*on_data)(struct http_request *request, void *arg, const char *data, size_t len);
+    /* The body arrived whole. Exactly one of on_end and on_abort comes. */
+    void (*on_end)(struct http_request *request, void *arg);
+    /* It will not: BODY_TRUNCATED (client gone or framing broken), REQUEST_TIMEOUT, BODY_TOO_LARGE.
+     * When the connection still works the handler's reply is sent; replying is always allowed, and
+     * needed. */
+    void (*on_abort)(struct http_request *request, void *arg, int code);
+};
+/* Starts reading (sends 100 Continue if asked for). bytes_max 0: no limit. Callbacks on later
+ * turns. */
+void http_request_read(struct http_request *request, const struct http_body_handler *handler,
+                       uint64_t bytes_max, void *arg);
+/* Back-pressure: stop and go on reading from the socket. Data already parsed out of one read may
+ * still come after pause (at most 64 KiB). */
+void http_request_pause(struct http_request *request);
+void http_request_resume(struct http_request *request);
+/* Collects a small body whole, then calls done: code 0 or as on_abort; body NUL-terminated, valid
+ * during the call. */
+void http_request_collect(struct http_request *request, size_t bytes_max,
+                          void (*done)(struct http_request *request, void *arg, int code,
+                                       const char *body, size_t len),
+                          void *arg);
+
+/* ---- the answer ---- */
+
+struct http_header {
+    const char *name;
+    const char *value; /* must hold no control character: checked, answered as 500 */
+};
+/* Sends status, headers (Content-Length, Date, Connection and Keep-Alive are added), body; all
+ * copied. Exactly once per request; also when the client is gone (then it goes nowhere). HEAD gets
+ * no body. */
+void http_request_reply(struct http_request *request, int status, const struct http_header *headers,
+                        size_t n_headers, const char *content_type, const void *body, size_t len);
+/* {"error":{"code","message","retryable","outcome"}} with the code's status, and Retry-After where
+ * it is retryable. */
+void http_request_reply_error(struct http_request *request, const struct error *error);
+/* Told once when the connection is gone before the reply was sent (the reply is still owed). NULL
+ * removes it. */
+void http_request_on_gone(struct http_request *request,
+                          void (*gone)(struct http_request *request, void *arg), void *arg);
+
+#endif

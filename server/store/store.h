@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The coordination store: one interface, implemented by ZooKeeper and by SQLite, held to one
+ * contract suite (tests/contract).
+ *
+ * Threads: every function is called on the loop's thread; every callback comes on the loop's
+ * thread, exactly once, never inside the call that started it, also when the store is closed
+ * (CHXA_E_STORE_UNAVAILABLE if the request had not been sent, CHXA_E_STORE_UNKNOWN if it had).
+ *
+ * Errors delivered to callbacks, and whether the outcome is then known:
+ *   0                        done
+ *   CHXA_E_STORE_CONFLICT    known: not done; the id exists, or the version or our epoch has moved
+ * on CHXA_E_TXN_NOT_FOUND     known: not done; no such record CHXA_E_STORE_UNAVAILABLE known: not
+ * done; not connected, or the node lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN
+ * UNKNOWN: connection loss or time-out between request and answer. Never means failed: read back
+ * (or use store_settle.h, which does) CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or
+ * what was given cannot be encoded
+ *
+ * Fencing: every change also checks that the epoch this process took with the node's lock is still
+ * the newest, so a process that lost its lock and was replaced cannot change anything.
+ */
+#ifndef CHXA_STORE_STORE_H
+#define CHXA_STORE_STORE_H
+
+#include "base/error.h"
+#include "proto/record.h"
+
+#include <uv.h>
+
+struct store;
+
+struct store_config {
+    const char *uri;             /* sqlite:/path/chxa.db or zookeeper:host:port,host:port/chroot */
+    const char *cluster;         /* [A-Za-z0-9_.-], 1-64 */
+    const char *node;            /* likewise */
+    const char *url;             /* where this node is reached; published with its lock */
+    uint64_t session_timeout_ms; /* ZooKeeper session */
+    uint64_t operation_timeout_ms; /* our own deadline for one request; past it: UNKNOWN or
+                                      UNAVAILABLE */
+    size_t queue_max; /* requests waiting or in flight; more answer UNAVAILABLE at once */
+    size_t
+        entry_bytes_max; /* a larger encoded write is split over several entries (default 512 KB) */
+    bool fsync;          /* SQLite: synchronous=FULL; false only in tests */
+};
+
+enum store_event {
+    STORE_READY,   /* the node lock is held, store_epoch is valid, requests are served */
+    STORE_LOST,    /* connection or lock lost: requests answer UNAVAILABLE until the next READY */
+    STORE_REFUSED, /* another live process holds this node's lock; keeps trying until it is released
+                    */
+};
+
+/* detail is a sentence for the log, valid during the call. */
+typedef void store_event_cb(void *arg, enum store_event event, const char *detail);
+
+/*
+ * Opens the store and starts to take the node's lock (bumping its persistent epoch); the outcome
+ * arrives as an event. An ephemeral lock that outlives a quick restart of ours is waited for.
+ * Copies what config points to. Immediate errors: CHXA_E_INVALID_REQUEST (bad URI or name),
+ * CHXA_E_STORE_UNAVAILABLE (the SQLite file cannot be opened or created); *error says why. On
+ * success *ret_store is for store_close.
+ */
+int store_open(uv_loop_t *loop, const struct store_config *config, store_event_cb *on_event,
+               void *arg, struct store **ret_store, struct error *error);
+
+/* Releases the lock, cancels what waits (callbacks run), frees the store, then calls on_closed.
+ * Never blocks the loop. No event is delivered after this call. */
+void store_close(struct store *store, void (*on_closed)(void *arg), void *arg);
+
+/* The epoch taken with the lock; 0 before the first READY. Grows by at least 1 at each start. */
+uint64_t store_epoch(const struct store *store);
+bool store_is_ready(const struct store *store);
+/* "sqlite" or "zookeeper". */
+const char *store_kind(const struct store *store);
+
+/*
+ * record: on success of create, cas and add_write NULL (the new version is in `version`). On get:
+ * the record with its writes. On create's CONFLICT because the id exists: what exists, with its
+ * writes. Owned by the store and valid during the callback; a callback that wants to keep it moves
+ * the struct out (`mine = *record; *record = (struct chxa_record){0};`).
+ */
+struct store_result {
+    int code;
+    int64_t version;
+    struct chxa_record *record;
+};
+typedef void store_result_cb(void *arg, const struct store_result *result);
+
+/* Adds a record without writes. Encoded before the call returns; record->version is ignored. */
+void store_create(struct store *store, const struct chxa_record *record, store_result_cb *done,
+                  void *arg);
+
+/* Replaces the record whose stored version is record->version; keeps the index of unfinished
+ * transactions in the same atomic step. Writes are not touched. */
+void store_cas(struct store *store, const struct chxa_record *record, store_result_cb *done,
+               void *arg);
+
+/* Appends one write (keyed by write->seq) if the record's version still is `version`; the version
+ * stays. CONFLICT when that seq exists already or the version moved. A large one becomes several
+ * entries in the same atomic step. */
+void store_add_write(struct store *store, const char *xid, int64_t version,
+                     const struct chxa_write *write, store_result_cb *done, void *arg);
+
+void store_get(struct store *store, const char *xid, store_result_cb *done, void *arg);
+
+/* Removes a record of that version with all its writes and index entries. */
+void store_remove(struct store *store, const char *xid, int64_t version, store_result_cb *done,
+                  void *arg);
+
+struct store_filter {
+    unsigned states;           /* bit per enum chxa_state; 0: all */
+    const char *owner;         /* NULL: any */
+    const char *sink;          /* NULL: any */
+    int64_t created_before_ms; /* 0: any */
+    bool unfinished;   /* only those in the index of unfinished transactions (fast when owner is
+                          given) */
+    const char *after; /* page token of the previous answer, NULL: first page */
+    size_t limit;      /* 1-1000 */
+};
+
+/* Records without writes, ordered by xid within a page order that is stable while nothing changes;
+ * next is NULL on the last page. The array is owned by the store, valid during the callback;
+ * elements may be moved out. */
+struct store_list_result {
+    int code;
+    struct chxa_record *records;
+    size_t n_records;
+    const char *next;
+};
+typedef void store_list_cb(void *arg, const struct store_list_result *result);
+void store_list(struct store *store, const struct store_filter *filter, store_list_cb *done,
+                void *arg);
+
+struct store_node {
+    char *name;
+    char *url; /* last published */
+    uint64_t epoch;
+    bool live; /* its lock is held now */
+};
+/* Every node the cluster has seen. */
+struct store_nodes_result {
+    int code;
+    struct store_node *nodes;
+    size_t n_nodes;
+};
+typedef void store_nodes_cb(void *arg, const struct store_nodes_result *result);
+void store_nodes(struct store *store, store_nodes_cb *done, void *arg);
+
+#endif
