@@ -31,7 +31,8 @@ enum chxa_state chxa_state_from_name(const char *text);
 #define CHXA_WRITE_ID_BYTES_MAX 280u
 #define CHXA_HASH_HEX_BYTES     64u
 
-/* 1-280 characters of A-Z a-z 0-9 . _ : - (write ids and sink names follow the same rule). */
+/* 1-280 characters of A-Z a-z 0-9 . _ : - (write ids, sink and node names follow the same rule),
+ * but not "." or "..", which mean something else in a path, a URL and a znode. */
 bool chxa_xid_valid(const char *xid);
 
 /* One staged part directory. */
@@ -86,7 +87,8 @@ struct chxa_record {
     char *sink;     /* or NULL */
     uint64_t sink_epoch;
     char *meta;   /* the client's JSON text, or NULL */
-    char *reason; /* why it is in this state, or what blocks it; or NULL */
+    char *reason; /* why it is in this state, or what blocks it; or NULL. Any bytes: what is not
+                     UTF-8 is replaced, what is over 8 KiB is cut when encoded */
     bool blocked; /* Committing, and an operator must look */
     struct chxa_write
         *writes; /* ordered by seq; not encoded with the record (one store entry each) */
@@ -120,9 +122,16 @@ int chxa_write_decode(const char *text, size_t text_bytes, struct chxa_write *re
 
 /*
  * What the REST API answers: the record with its writes (parts listed when with_parts) and totals;
- * without the fields that only the store needs. Same errors as encode.
+ * without the fields that only the store needs. Same errors as encode. Totals are left out when
+ * the record has no writes and with_writes is false (a list's records come without their writes).
  */
 int chxa_record_to_api_json(const struct chxa_record *record, bool with_writes, bool with_parts,
                             char **ret_text);
+/* The same without writes, with totals and "replay": what begin, prepare, commit and rollback
+ * answer. */
+int chxa_record_to_answer_json(const struct chxa_record *record, bool replay, char **ret_text);
+/* What a write answers: the write with its parts, "xid" and "replay". */
+int chxa_write_to_answer_json(const char *xid, const struct chxa_write *write, bool replay,
+                              char **ret_text);
 
 #endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The text that the store keeps for a record and for a write: JSON, "format": 1. Checked on the way
+ * in and on the way out (record_check.h). What the REST API shows is in record_api.c.
+ *
+ * The client's meta is kept as a string that holds its JSON text, so that it comes back byte for
+ * byte.
+ */
+#include "errors.h"
+#include "json_build.h"
+#include "record.h"
+#include "record_check.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT 1
+
+/* ---- encoding ---- */
+
+int chxa_record_encode(const struct chxa_record *record, char **ret_text)
+{
+    int code = chxa_record_check(record);
+    if (code != 0)
+        return code;
+    char *reason = NULL;
+    code = chxa_reason_repair(record->reason, &reason);
+    if (code != 0)
+        return code;
+
+    struct json_build build;
+    json_build_start(&build);
+    json_build_number(&build, "format", FORMAT);
+    json_build_text(&build, "xid", record->xid, true);
+    json_build_text(&build, "state", chxa_state_name(record->state), true);
+    json_build_text(&build, "owner", record->owner, true);
+    json_build_text(&build, "owner_url", record->owner_url, true);
+    json_build_number(&build, "node_epoch", record->node_epoch);
+    json_build_text(&build, "op_id", record->op_id, true);
+    json_build_number(&build, "created_ms", (uint64_t)record->created_ms);
+    json_build_number(&build, "changed_ms", (uint64_t)record->changed_ms);
+    json_build_number(&build, "timeout_ms", (uint64_t)record->timeout_ms);
+    json_build_text(&build, "sink", record->sink, false);
+    json_build_number(&build, "sink_epoch", record->sink_epoch);
+    json_build_text(&build, "meta", record->meta, false);
+    json_build_text(&build, "reason", reason, false);
+    json_build_bool(&build, "blocked", record->blocked);
+    free(reason);
+
+    char *text;
+    code = json_build_finish(&build, NULL, NULL, &text);
+    if (code != 0)
+        return code;
+    if (strlen(text) > CHXA_RECORD_TEXT_MAX) {
+        free(text);
+        return CHXA_E_INVALID_RECORD;
+    }
+    *ret_text = text;
+    return 0;
+}
+
+static json_t *part_to_json(const struct chxa_part *part)
+{
+    struct json_build build;
+    json_build_start(&build);
+    json_build_text(&build, "name", part->name, true);
+    json_build_text(&build, "partition_id", part->partition_id, true);
+    json_build_number(&build, "number", part->number);
+    json_build_number(&build, "rows", part->rows);
+    json_build_number(&build, "bytes", part->bytes);
+    json_build_number(&build, "inode", part->inode);
+    json_build_number(&build, "disk", part->disk);
+    json_build_text(&build, "checksum", part->checksum, true);
+    return build.object;
+}
+
+static json_t *parts_to_json(const struct chxa_write *write)
+{
+    json_t *parts = json_array();
+    for (size_t i = 0; parts && i < write->n_parts; i++) {
+        if (!json_build_append(parts, part_to_json(&write->parts[i]))) {
+            json_decref(parts);
+            return NULL;
+        }
+    }
+    return parts;
+}
+
+static json_t *roots_to_json(const struct chxa_target *target)
+{
+    json_t *roots = json_array();
+    for (size_t i = 0; roots && i < target->n_roots; i++) {
+        if (!json_build_append(roots, json_string(target->roots[i]))) {
+            json_decref(roots);
+            return NULL;
+        }
+    }
+    return roots;
+}
+
+int chxa_write_encode(const struct chxa_write *write, char **ret_text)
+{
+    int code = chxa_write_check(write);
+    if (code != 0)
+        return code;
+    struct json_build build;
+    json_build_start(&build);
+    json_build_number(&build, "format", FORMAT);
+    json_build_text(&build, "write_id", write->write_id, true);
+    json_build_number(&build, "seq", write->seq);
+    json_build_number(&build, "time_ms", (uint64_t)write->time_ms);
+    json_build_text(&build, "database", write->target.database, true);
+    json_build_text(&build, "table", write->target.table, true);
+    json_build_text(&build, "schema", write->target.schema, false);
+    json_build_put(&build, "roots", roots_to_json(&write->target));
+    json_build_text(&build, "query_hash", write->query_hash, true);
+    json_build_text(&build, "body_hash", write->body_hash, true);
+    json_build_number(&build, "body_bytes", write->body_bytes);
+    json_build_number(&build, "rows", write->rows);
+    json_build_number(&build, "bytes", write->bytes);
+    json_build_put(&build, "parts", parts_to_json(write));
+
+    char *text;
+    code = json_build_finish(&build, NULL, NULL, &text);
+    if (code != 0)
+        return code;
+    if (strlen(text) > CHXA_WRITE_TEXT_MAX) {
+        free(text);
+        return CHXA_E_INVALID_RECORD;
+    }
+    *ret_text = text;
+    return 0;
+}
+
+/* ---- decoding: the first field that is missing or of another type sets `code`, and the rest does
+ * nothing ---- */
+
+struct reader {
+    const json_t *object;
+    int code;
+};
+
+static void fail(struct reader *reader, int code)
+{
+    if (reader->code == 0)
+        reader->code = code;
+}
+
+/* Copies a string; absent or null is an error when required, else NULL. */
+static void read_text(struct reader *reader, const char *key, bool required, char **ret)
+{
+    if (reader->code != 0)
+        return;
+    const json_t *value = json_object_get(reader->object, key);
+    if (!required && (value == NULL || json_is_null(value)))
+        return;
+    if (!json_is_string(value)) {
+        fail(reader, CHXA_E_INVALID_RECORD);
+        return;
+    }
+    *ret = strdup(json_string_value(value));
+    if (*ret == NULL)
+        fail(reader, CHXA_E_NO_MEMORY);
+}
+
+static void read_number(struct reader *reader, const char *key, uint64_t max, uint64_t *ret)
+{
+    if (reader->code != 0)
+        return;
+    const json_t *value = json_object_get(reader->object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        (uint64_t)json_integer_value(value) > max) {
+        fail(reader, CHXA_E_INVALID_RECORD);
+        return;
+    }
+    *ret = (uint64_t)json_integer_value(value);
+}
+
+static void read_time(struct reader *reader, const char *key, int64_t *ret)
+{
+    uint64_t number = 0;
+    read_number(reader, key, CHXA_NUMBER_MAX, &number);
+    *ret = (int64_t)number;
+}
+
+static void read_bool(struct reader *reader, const char *key, bool *ret)
+{
+    if (reader->code != 0)
+        return;
+    const json_t *value = json_object_get(reader->object, key);
+    if (json_is_boolean(value))
+        *ret = json_is_true(value);
+    else
+        fail(reader, CHXA_E_INVALID_RECORD);
+}
+
+static void read_hash(struct reader *reader, const char *key, char ret[CHXA_HASH_HEX_BYTES + 1])
+{
+    if (reader->code != 0)
+        return;
+    const json_t *value = json_object_get(reader->object, key);
+    if (json_is_string(value) && json_string_length(value) == CHXA_HASH_HEX_BYTES)
+        memcpy(ret, json_string_value(value), CHXA_HASH_HEX_BYTES + 1);
+    else
+        fail(reader, CHXA_E_INVALID_RECORD);
+}
+
+static void read_format(struct reader *reader)
+{
+    uint64_t format = 0;
+    read_number(reader, "format", FORMAT, &format);
+    if (reader->code == 0 && format != FORMAT)
+        fail(reader, CHXA_E_INVALID_RECORD);
+}
+
+/* The array under key with at most count_max elements, or NULL with code set. */
+static const json_t *read_array(struct reader *reader, const char *key, size_t count_max)
+{
+    if (reader->code != 0)
+        return NULL;
+    const json_t *value = json_object_get(reader->object, key);
+    if (json_is_array(value) && json_array_size(value) <= count_max)
+        return value;
+    fail(reader, CHXA_E_INVALID_RECORD);
+    return NULL;
+}
+
+/* Parses text as a JSON object into *ret_object (for the caller to decref). */
+static int parse(const char *text, size_t text_bytes, size_t bytes_max, json_t **ret_object)
+{
+    if (text_bytes > bytes_max)
+        return CHXA_E_INVALID_RECORD;
+    json_error_t why;
+    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &why);
+    if (object == NULL)
+        return json_error_code(&why) == json_error_out_of_memory ? CHXA_E_NO_MEMORY
+                                                                 : CHXA_E_INVALID_RECORD;
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return CHXA_E_INVALID_RECORD;
+    }
+    *ret_object = object;
+    return 0;
+}
+
+int chxa_record_decode(const char *text, size_t text_bytes, struct chxa_record *ret_record)
+{
+    json_t *object;
+    int code = parse(text, text_bytes, CHXA_RECORD_TEXT_MAX, &object);
+    if (code != 0)
+        return code;
+    struct reader reader = {.object = object};
+    struct chxa_record record = {0};
+    char *state = NULL;
+    read_format(&reader);
+    read_text(&reader, "xid", true, &record.xid);
+    read_text(&reader, "state", true, &state);
+    read_text(&reader, "owner", true, &record.owner);
+    read_text(&reader, "owner_url", true, &record.owner_url);
+    read_number(&reader, "node_epoch", CHXA_NUMBER_MAX, &record.node_epoch);
+    read_text(&reader, "op_id", true, &record.op_id);
+    read_time(&reader, "created_ms", &record.created_ms);
+    read_time(&reader, "changed_ms", &record.changed_ms);
+    read_time(&reader, "timeout_ms", &record.timeout_ms);
+    read_text(&reader, "sink", false, &record.sink);
+    read_number(&reader, "sink_epoch", CHXA_NUMBER_MAX, &record.sink_epoch);
+    read_text(&reader, "meta", false, &record.meta);
+    read_text(&reader, "reason", false, &record.reason);
+    read_bool(&reader, "blocked", &record.blocked);
+    json_decref(object);
+
+    code = reader.code;
+    if (code == 0) {
+        record.state = chxa_state_from_name(state);
+        code = chxa_record_check(&record);
+    }
+    free(state);
+    if (code != 0) {
+        chxa_record_clear(&record);
+        return code;
+    }
+    *ret_record = record;
+    return 0;
+}
+
+static int part_from_json(const json_t *object, struct chxa_part *part)
+{
+    struct reader reader = {.object = object};
+    uint64_t disk = 0;
+    read_text(&reader, "name", true, &part->name);
+    read_text(&reader, "partition_id", true, &part->partition_id);
+    read_number(&reader, "number", CHXA_NUMBER_MAX, &part->number);
+    read_number(&reader, "rows", CHXA_NUMBER_MAX, &part->rows);
+    read_number(&reader, "bytes", CHXA_NUMBER_MAX, &part->bytes);
+    read_number(&reader, "inode", CHXA_NUMBER_MAX, &part->inode);
+    read_number(&reader, "disk", CHXA_ROOTS_MAX, &disk);
+    read_hash(&reader, "checksum", part->checksum);
+    part->disk = (uint32_t)disk;
+    return reader.code;
+}
+
+static void read_parts(struct reader *reader, struct chxa_write *write)
+{
+    const json_t *array = read_array(reader, "parts", CHXA_PARTS_PER_WRITE_MAX);
+    size_t count = json_array_size(array);
+    if (count == 0)
+        return;
+    write->parts = calloc(count, sizeof *write->parts);
+    if (write->parts == NULL) {
+        fail(reader, CHXA_E_NO_MEMORY);
+        return;
+    }
+    write->n_parts = count;
+    for (size_t i = 0; i < count && reader->code == 0; i++)
+        reader->code = part_from_json(json_array_get(array, i), &write->parts[i]);
+}
+
+static void read_roots(struct reader *reader, struct chxa_target *target)
+{
+    const json_t *array = read_array(reader, "roots", CHXA_ROOTS_MAX);
+    size_t count = json_array_size(array);
+    if (count == 0)
+        return;
+    target->roots = calloc(count, sizeof *target->roots);
+    if (target->roots == NULL) {
+        fail(reader, CHXA_E_NO_MEMORY);
+        return;
+    }
+    target->n_roots = count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *root = json_array_get(array, i);
+        if (!json_is_string(root)) {
+            fail(reader, CHXA_E_INVALID_RECORD);
+            return;
+        }
+        target->roots[i] = strdup(json_string_value(root));
+        if (target->roots[i] == NULL) {
+            fail(reader, CHXA_E_NO_MEMORY);
+            return;
+        }
+    }
+}
+
+int chxa_write_decode(const char *text, size_t text_bytes, struct chxa_write *ret_write)
+{
+    json_t *object;
+    int code = parse(text, text_bytes, CHXA_WRITE_TEXT_MAX, &object);
+    if (code != 0)
+        return code;
+    struct reader reader = {.object = object};
+    struct chxa_write write = {0};
+    read_format(&reader);
+    read_text(&reader, "write_id", true, &write.write_id);
+    read_number(&reader, "seq", CHXA_NUMBER_MAX, &write.seq);
+    read_time(&reader, "time_ms", &write.time_ms);
+    read_text(&reader, "database", true, &write.target.database);
+    read_text(&reader, "table", true, &write.target.table);
+    read_text(&reader, "schema", false, &write.target.schema);
+    read_roots(&reader, &write.target);
+    read_hash(&reader, "query_hash", write.query_hash);
+    read_hash(&reader, "body_hash", write.body_hash);
+    read_number(&reader, "body_bytes", CHXA_NUMBER_MAX, &write.body_bytes);
+    read_number(&reader, "rows", CHXA_NUMBER_MAX, &write.rows);
+    read_number(&reader, "bytes", CHXA_NUMBER_MAX, &write.bytes);
+    read_parts(&reader, &write);
+    json_decref(object);
+
+    code = reader.code ? reader.code : chxa_write_check(&write);
+    if (code != 0) {
+        chxa_write_clear(&write);
+        return code;
+    }
+    *ret_write = write;
+    return 0;
+}
