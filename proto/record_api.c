@@ -4,7 +4,7 @@
  * client's and the operator's view, without the fields that only the store and the owner need.
  */
 #include "errors.h"
-#include "json_build.h"
+#include "json_text.h"
 #include "record.h"
 #include "record_check.h"
 

@@ -5,9 +5,9 @@
 #include "record_check.h"
 
 #include "errors.h"
+#include "json_text.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,17 +130,15 @@ static bool is_root(const char *path)
     return path[len - 1] != '/' && !climbs;
 }
 
+/* Only whether it is JSON; the text itself is what is kept, so large integers stay exact. */
 static int is_json(const char *text)
 {
-    /* Only whether it is JSON; the text itself is what is kept, so large integers stay exact. */
-    json_error_t why;
-    json_t *value =
-        json_loads(text, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &why);
-    if (value == NULL)
-        return json_error_code(&why) == json_error_out_of_memory ? CHXA_E_NO_MEMORY
-                                                                 : CHXA_E_INVALID_RECORD;
-    json_decref(value);
-    return 0;
+    json_t *value;
+    int code = json_parse(text, strlen(text),
+                          JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &value);
+    if (code == 0)
+        json_decref(value);
+    return code;
 }
 
 int chxa_record_check(const struct chxa_record *record)

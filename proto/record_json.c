@@ -7,7 +7,7 @@
  * byte.
  */
 #include "errors.h"
-#include "json_build.h"
+#include "json_text.h"
 #include "record.h"
 #include "record_check.h"
 
@@ -231,11 +231,10 @@ static int parse(const char *text, size_t text_bytes, size_t bytes_max, json_t *
 {
     if (text_bytes > bytes_max)
         return CHXA_E_INVALID_RECORD;
-    json_error_t why;
-    json_t *object = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES, &why);
-    if (object == NULL)
-        return json_error_code(&why) == json_error_out_of_memory ? CHXA_E_NO_MEMORY
-                                                                 : CHXA_E_INVALID_RECORD;
+    json_t *object;
+    int code = json_parse(text, text_bytes, JSON_REJECT_DUPLICATES, &object);
+    if (code != 0)
+        return code;
     if (!json_is_object(object)) {
         json_decref(object);
         return CHXA_E_INVALID_RECORD;

@@ -1,14 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See json_build.h.
+ * See json_text.h.
  */
-#include "json_build.h"
+#include "json_text.h"
 
 #include "errors.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+int json_parse(const char *text, size_t text_bytes, size_t flags, json_t **ret_value)
+{
+    json_error_t why;
+    json_t *value = json_loadb(text, text_bytes, flags, &why);
+    if (value) {
+        *ret_value = value;
+        return 0;
+    }
+    /* Where an allocation failed in its parser, jansson often says nothing at all. */
+    bool memory = json_error_code(&why) == json_error_unknown ||
+                  json_error_code(&why) == json_error_out_of_memory;
+    return memory ? CHXA_E_NO_MEMORY : CHXA_E_INVALID_RECORD;
+}
 
 void json_build_start(struct json_build *build)
 {
@@ -51,12 +65,28 @@ bool json_build_append(json_t *array, json_t *value)
     return json_array_append_new(array, value) == 0;
 }
 
+/* Into a buffer of ours: json_dumps of jansson 2.14 loses text without a word when an allocation
+ * fails, and half a record must not reach the store. */
+static char *dump(const json_t *object)
+{
+    size_t bytes = json_dumpb(object, NULL, 0, JSON_COMPACT);
+    char *text = bytes ? malloc(bytes + 1) : NULL;
+    if (text == NULL)
+        return NULL;
+    if (json_dumpb(object, text, bytes, JSON_COMPACT) != bytes) {
+        free(text);
+        return NULL;
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
 int json_build_finish(struct json_build *build, const char *extra_key, const char *extra,
                       char **ret_text)
 {
     if (build->object == NULL)
         return CHXA_E_NO_MEMORY;
-    char *text = json_dumps(build->object, JSON_COMPACT);
+    char *text = dump(build->object);
     json_decref(build->object);
     build->object = NULL;
     if (text == NULL)
