@@ -9,8 +9,9 @@
  *
  * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
  * Distinct transactions may be worked on at once. Names and xids are checked again here before they
- * become paths; every path is opened relative to a directory descriptor with O_NOFOLLOW on the last
- * component.
+ * become paths; roots and table paths come from ClickHouse's own configuration and may be reached
+ * through symbolic links, every component below them is opened relative to a directory descriptor
+ * with O_NOFOLLOW.
  *
  * Errors: CHXA_E_IO_FAILED with path and errno text (ENOSPC, EACCES, … ; known: not done, or done
  * in part where said so); CHXA_E_TARGET_UNSUPPORTED for EXDEV (the table is not on one filesystem
@@ -32,7 +33,7 @@ void held_dir_name(const char *xid, char ret_name[HELD_DIR_BYTES_MAX + 1]);
 
 /* A part directory's name, taken apart. Pure. */
 struct part_name {
-    char partition_id[200]; /* "202401", "all", a hash, "-5", "202401-0"; old syntax: "" */
+    char partition_id[232]; /* "202401", "all", a hash, "-5", "202401-0"; old syntax: "" */
     char dates[20];         /* old syntax: "20240101_20240131"; else "" */
     uint64_t min_block, max_block;
     uint64_t level;
@@ -50,6 +51,7 @@ bool part_name_contains(const struct part_name *outer, const struct part_name *i
 struct part_entry {
     char *name;
     uint64_t inode;
+    uint64_t birth_ns; /* 0: the filesystem does not say; tells a re-used inode number apart */
     uint32_t disk;
 };
 struct part_list {
@@ -126,6 +128,9 @@ int held_remove(const char *xid, char *const *roots, size_t n_roots, bool only_e
                 struct error *error);
 /* Removes one held part (a write that was linked but could not be recorded). Missing is fine. */
 int held_remove_part(const char *xid, const char *root, uint64_t number, struct error *error);
+/* Removes one transaction folder by its name (from held_list), with all that is in it: the way to
+ * folders that no record names. Missing is fine. */
+int held_remove_folder(const char *root, const char *name, struct error *error);
 /* Names of the transaction folders in <root>/chxa; ret_names: array of n strings for the caller to
  * free. */
 int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error);

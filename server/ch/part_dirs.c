@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See part_dirs.h.
+ */
+#include "ch/part_dirs.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "ch/part_files.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COPY_BYTES 65536u
+#define DEPTH_MAX  16u /* a part has projections and their files: two levels */
+
+struct held_entry_name held_part_name(uint64_t number)
+{
+    struct held_entry_name name;
+    snprintf(name.text, sizeof name.text, "%" PRIu64, number);
+    return name;
+}
+
+struct held_entry_name held_marker_name(uint64_t number)
+{
+    struct held_entry_name name;
+    snprintf(name.text, sizeof name.text, "%" PRIu64 MARKER_SUFFIX, number);
+    return name;
+}
+
+int dirs_failed(struct error *error, int number, const char *what, const char *path,
+                const char *name)
+{
+    int code = number < 0 ? -number : number;
+    const char *slash = name ? "/" : "";
+    name = name ? name : "";
+    if (code == EXDEV)
+        return error_set(error, CHXA_E_TARGET_UNSUPPORTED,
+                         "cannot %s %s%s%s: the table is not on one filesystem with its disk's "
+                         "root, so its parts cannot be staged there; give ClickHouse a disk whose "
+                         "path is the mount point or lies within it",
+                         what, path, slash, name);
+    return error_set(error, CHXA_E_IO_FAILED, "cannot %s %s%s%s: %s", what, path, slash, name,
+                     strerror(code));
+}
+
+int dirs_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int dirs_open_at(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int dirs_make_at(int dir, const char *name)
+{
+    int fd = dirs_open_at(dir, name);
+    if (fd != -ENOENT)
+        return fd;
+    if (mkdirat(dir, name, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    return dirs_open_at(dir, name);
+}
+
+int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd, struct error *error)
+{
+    if (!chxa_xid_valid(xid))
+        return error_set(error, CHXA_E_INVALID_XID, "%s", chxa_error_text(CHXA_E_INVALID_XID));
+    char name[HELD_DIR_BYTES_MAX + 1];
+    held_dir_name(xid, name);
+    int root_fd = dirs_open(root);
+    if (root_fd < 0)
+        return dirs_failed(error, root_fd, "open", root, NULL);
+    int area = create ? dirs_make_at(root_fd, HELD_AREA) : dirs_open_at(root_fd, HELD_AREA);
+    dirs_close(&root_fd);
+    int fd = area;
+    if (area >= 0)
+        fd = create ? dirs_make_at(area, name) : dirs_open_at(area, name);
+    dirs_close(&area);
+    if (fd == -ENOENT && !create)
+        fd = -1;
+    else if (fd < 0)
+        return dirs_failed(error, fd, "open", root, HELD_AREA);
+    *ret_fd = fd;
+    return 0;
+}
+
+int dirs_rename(int from_dir, const char *from, int to_dir, const char *to)
+{
+    if (renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    /* A filesystem without the flag. Nobody else makes our names, so looking first is enough; and a
+     * directory that is not empty is never replaced. */
+    struct stat there;
+    if (fstatat(to_dir, to, &there, AT_SYMLINK_NOFOLLOW) == 0)
+        return -EEXIST;
+    return renameat(from_dir, from, to_dir, to) == 0 ? 0 : -errno;
+}
+
+uint64_t dirs_inode(int dir, const char *name)
+{
+    struct stat status;
+    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode))
+        return 0;
+    return status.st_ino;
+}
+
+int dirs_each(int dir, dirs_visit *visit, void *arg)
+{
+    DIR *stream = fdopendir(dir);
+    if (stream == NULL) {
+        int number = -errno;
+        close(dir);
+        return number;
+    }
+    int result = 0;
+    while (result == 0) {
+        errno = 0;
+        struct dirent *entry = readdir(stream);
+        if (entry == NULL) {
+            result = -errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            result = visit(arg, dirfd(stream), entry->d_name);
+    }
+    closedir(stream);
+    return result;
+}
+
+static int tree_remove(int dir, const char *name, unsigned depth);
+
+static int tree_remove_entry(void *arg, int dir, const char *name)
+{
+    return tree_remove(dir, name, *(unsigned *)arg + 1);
+}
+
+static int tree_remove(int dir, const char *name, unsigned depth)
+{
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return -errno;
+    if (depth > DEPTH_MAX)
+        return -ELOOP;
+    int fd = dirs_open_at(dir, name);
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    int result = dirs_each(fd, tree_remove_entry, &depth);
+    if (result != 0)
+        return result;
+    return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+int dirs_remove_tree(int dir, const char *name)
+{
+    return tree_remove(dir, name, 0);
+}
+
+int dirs_file_hash(int dir, const char *name, char ret_hex[HASH_HEX_BYTES + 1])
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    struct hash *hash = hash_new();
+    char *chunk = mem_alloc(COPY_BYTES);
+    ssize_t got;
+    do {
+        got = read(fd, chunk, COPY_BYTES);
+        if (got > 0)
+            hash_update(hash, chunk, (size_t)got);
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    int result = got < 0 ? -errno : 0;
+    free(chunk);
+    close(fd);
+    if (result == 0)
+        hash_final(hash, ret_hex);
+    else
+        hash_free(hash);
+    return result;
+}
+
+void dirs_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Directories by descriptor: the helpers that part_files.c, part_stage.c and part_held.c share.
+ * Internal to them. Threads: any worker; everything blocks.
+ *
+ * A root or a table's directory comes from ClickHouse's own configuration and may be reached
+ * through symbolic links; every component below them is opened with O_NOFOLLOW.
+ */
+#ifndef CHXA_CH_PART_DIRS_H
+#define CHXA_CH_PART_DIRS_H
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* The held area's folder in a disk's root, and the suffix of a marker. */
+#define HELD_AREA     "chxa"
+#define MARKER_SUFFIX ".moved"
+#define DETACHED      "detached"
+
+#define CHECKSUMS_FILE "checksums.txt"
+
+/* A number as text, with the marker's suffix where asked. */
+struct held_entry_name {
+    char text[32];
+};
+struct held_entry_name held_part_name(uint64_t number);
+struct held_entry_name held_marker_name(uint64_t number);
+
+/* *error: "<what> <path>[/<name>]: <errno text>", IO_FAILED, or TARGET_UNSUPPORTED for EXDEV. */
+int dirs_failed(struct error *error, int number, const char *what, const char *path,
+                const char *name);
+
+/* A directory by absolute path (links followed). Negative errno on failure. */
+int dirs_open(const char *path);
+/* One below it (O_NOFOLLOW). Negative errno on failure. */
+int dirs_open_at(int dir, const char *name);
+/* The same, made with mode 0700 when missing. */
+int dirs_make_at(int dir, const char *name);
+
+/* Opens the transaction's folder on a root; with create it is made (and the held area). 0 and a
+ * descriptor, or CHXA_E_IO_FAILED; a missing folder is 0 with *ret_fd = -1 unless create. */
+int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd,
+                   struct error *error);
+
+/* Renames, and never replaces what is there. 0 or negative errno. */
+int dirs_rename(int from_dir, const char *from, int to_dir, const char *to);
+
+/* Inode of the directory `name` in dir; 0 when there is none (or it is no directory). */
+uint64_t dirs_inode(int dir, const char *name);
+
+/* Calls visit for each entry but . and .., in no order, until it returns non-zero. Takes dir (is
+ * closed). 0, what visit returned, or negative errno. */
+typedef int dirs_visit(void *arg, int dir, const char *name);
+int dirs_each(int dir, dirs_visit *visit, void *arg);
+
+/* Removes name and all beneath; symbolic links are removed, not followed. Missing is fine. 0 or
+ * negative errno. */
+int dirs_remove_tree(int dir, const char *name);
+
+/* SHA-256 of a file's content (no link followed). 0 or negative errno. */
+int dirs_file_hash(int dir, const char *name, char ret_hex[HASH_HEX_BYTES + 1]);
+
+void dirs_close(int *fd);
+
+#endif

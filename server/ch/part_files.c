@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Staging: listing a table's parts, linking new ones into the held area, making them durable. See
+ * part_files.h. Threads: any worker.
+ */
+#include "ch/part_files.h"
+
+#include "base/mem.h"
+#include "ch/part_dirs.h"
+#include "ch/part_rows.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_NAME_BYTES_MAX 255u
+#define ATTACH_PREFIX_BYTES 16u /* ClickHouse puts attaching_ or ignored_ in front of a name */
+#define PART_NAME_BYTES_MAX (FILE_NAME_BYTES_MAX - ATTACH_PREFIX_BYTES)
+
+/* ---- listing ---- */
+
+void part_list_clear(struct part_list *list)
+{
+    for (size_t i = 0; i < list->n_entries; i++)
+        free(list->entries[i].name);
+    free(list->entries);
+    *list = (struct part_list){0};
+}
+
+static void list_add(struct part_list *list, const char *name, const struct part_entry *like)
+{
+    /* Doubling at powers of two keeps the capacity implicit. */
+    size_t n = list->n_entries;
+    if ((n & (n - 1)) == 0)
+        list->entries = mem_realloc(list->entries, (n ? n * 2 : 1) * sizeof *list->entries);
+    list->entries[n] = *like;
+    list->entries[n].name = mem_strdup(name);
+    list->n_entries++;
+}
+
+struct listing {
+    struct part_list *list;
+    bool old_syntax;
+    uint32_t disk;
+};
+
+static int listing_visit(void *arg, int dir, const char *name)
+{
+    struct listing *listing = arg;
+    struct part_name parsed;
+    struct statx status;
+    if (!part_name_parse(name, listing->old_syntax, &parsed))
+        return 0;
+    if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &status) != 0)
+        return errno == ENOENT ? 0 : -errno; /* ClickHouse removes outdated parts meanwhile */
+    if (!S_ISDIR(status.stx_mode))
+        return 0;
+    struct part_entry entry = {.inode = status.stx_ino, .disk = listing->disk};
+    if (status.stx_mask & STATX_BTIME)
+        entry.birth_ns = (uint64_t)status.stx_btime.tv_sec * 1000000000u + status.stx_btime.tv_nsec;
+    list_add(listing->list, name, &entry);
+    return 0;
+}
+
+static int entry_compare(const void *left, const void *right)
+{
+    const struct part_entry *a = left, *b = right;
+    int order = strcmp(a->name, b->name);
+    return order ? order : (a->disk > b->disk) - (a->disk < b->disk);
+}
+
+static void list_sort(struct part_list *list)
+{
+    if (list->n_entries > 1)
+        qsort(list->entries, list->n_entries, sizeof *list->entries, entry_compare);
+}
+
+int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
+                   struct error *error)
+{
+    struct part_list list = {0};
+    for (size_t i = 0; i < n_paths; i++) {
+        struct listing listing = {&list, old_syntax, (uint32_t)i};
+        int result = dirs_open(paths[i]);
+        if (result >= 0)
+            result = dirs_each(result, listing_visit, &listing);
+        if (result < 0) {
+            part_list_clear(&list);
+            return dirs_failed(error, result, "list", paths[i], NULL);
+        }
+    }
+    list_sort(&list);
+    *ret_list = list;
+    return 0;
+}
+
+static bool list_has(const struct part_list *list, const struct part_entry *entry)
+{
+    if (list->n_entries == 0)
+        return false;
+    const struct part_entry *found =
+        bsearch(entry, list->entries, list->n_entries, sizeof *list->entries, entry_compare);
+    /* The birth time too: a freed inode number can come back under a re-used name. */
+    return found && found->inode == entry->inode && found->birth_ns == entry->birth_ns;
+}
+
+/* Those of the list that came of a merge or a mutation: no other part contains anything. */
+static struct part_name *list_outers(const struct part_list *list, bool old_syntax, size_t *ret_n)
+{
+    struct part_name *outers = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < list->n_entries; i++) {
+        struct part_name name;
+        if (!part_name_parse(list->entries[i].name, old_syntax, &name) ||
+            (name.level == 0 && name.mutation == 0))
+            continue;
+        outers = mem_realloc(outers, (n + 1) * sizeof *outers);
+        outers[n++] = name;
+    }
+    *ret_n = n;
+    return outers;
+}
+
+void part_list_new(const struct part_list *before, const struct part_list *after, bool old_syntax,
+                   struct part_list *ret_list)
+{
+    size_t n_outers;
+    struct part_name *outers = list_outers(after, old_syntax, &n_outers);
+    for (size_t i = 0; i < after->n_entries; i++) {
+        const struct part_entry *entry = &after->entries[i];
+        struct part_name name;
+        if (list_has(before, entry) || !part_name_parse(entry->name, old_syntax, &name))
+            continue;
+        bool contained = false;
+        for (size_t o = 0; o < n_outers && !contained; o++)
+            contained = part_name_contains(&outers[o], &name);
+        if (!contained)
+            list_add(ret_list, entry->name, entry);
+    }
+    free(outers);
+    list_sort(ret_list);
+}
+
+/* ---- linking ---- */
+
+static int link_tree(int from, int to, unsigned depth, uint64_t *bytes);
+
+struct linking {
+    int to;
+    unsigned depth;
+    uint64_t *bytes;
+};
+
+/* A projection: a directory of files within the part. */
+static int link_directory(const struct linking *linking, int from, const char *name, mode_t mode)
+{
+    if (linking->depth > 1)
+        return -ELOOP;
+    int from_dir = dirs_open_at(from, name);
+    if (from_dir < 0)
+        return from_dir;
+    if (mkdirat(linking->to, name, mode & 07777) != 0) {
+        int number = -errno;
+        dirs_close(&from_dir);
+        return number;
+    }
+    int to_dir = dirs_open_at(linking->to, name);
+    if (to_dir < 0) {
+        dirs_close(&from_dir);
+        return to_dir;
+    }
+    int result = link_tree(from_dir, to_dir, linking->depth + 1, linking->bytes);
+    dirs_close(&to_dir);
+    return result;
+}
+
+static int link_visit(void *arg, int from, const char *name)
+{
+    const struct linking *linking = arg;
+    struct stat status;
+    if (fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    if (S_ISDIR(status.st_mode))
+        return link_directory(linking, from, name, status.st_mode);
+    if (!S_ISREG(status.st_mode))
+        return -EBADF; /* a part has files and projections, nothing else */
+    if (linkat(from, name, linking->to, name, 0) != 0)
+        return -errno;
+    *linking->bytes += (uint64_t)status.st_size;
+    return 0;
+}
+
+/* Takes from. */
+static int link_tree(int from, int to, unsigned depth, uint64_t *bytes)
+{
+    struct linking linking = {to, depth, bytes};
+    return dirs_each(from, link_visit, &linking);
+}
+
+/* The name it is attached under. NULL when that would be longer than a file's name may be. */
+static char *attach_name(const struct part_name *from, uint64_t number)
+{
+    const char *partition = from->dates[0] ? from->dates : from->partition_id;
+    char *name = mem_printf("%s_%" PRIu64 "_%" PRIu64 "_0", partition, number, number);
+    if (strlen(name) <= PART_NAME_BYTES_MAX)
+        return name;
+    free(name);
+    return NULL;
+}
+
+/* Makes <held>/<number> with links to the files of the open part. Takes from. */
+static int held_fill(int held, int from, struct chxa_part *part)
+{
+    struct held_entry_name name = held_part_name(part->number);
+    struct stat status;
+    int to = -1;
+    int result = dirs_remove_tree(held, name.text);
+    if (result == 0 && fstat(from, &status) != 0)
+        result = -errno;
+    if (result == 0 && mkdirat(held, name.text, 0700) != 0)
+        result = -errno;
+    if (result == 0) {
+        to = dirs_open_at(held, name.text);
+        result = to < 0 ? to : 0;
+    }
+    if (result != 0) {
+        dirs_close(&from);
+        return result;
+    }
+    result = link_tree(from, to, 0, &part->bytes);
+    if (result == 0)
+        result = dirs_file_hash(to, CHECKSUMS_FILE, part->checksum);
+    /* It becomes the part's directory: as open to others as ClickHouse made the original. */
+    if (result == 0 && fchmod(to, status.st_mode & 07777) != 0)
+        result = -errno;
+    if (result == 0 && fstat(to, &status) != 0)
+        result = -errno;
+    part->inode = status.st_ino;
+    dirs_close(&to);
+    if (result != 0)
+        dirs_remove_tree(held, name.text);
+    return result;
+}
+
+static int part_open(const char *table_path, const char *entry_name, struct error *error)
+{
+    int table = dirs_open(table_path);
+    if (table < 0)
+        return dirs_failed(error, table, "open", table_path, NULL);
+    int fd = dirs_open_at(table, entry_name);
+    dirs_close(&table);
+    return fd < 0 ? dirs_failed(error, fd, "open", table_path, entry_name) : fd;
+}
+
+int part_link(const char *table_path, const char *entry_name, bool old_syntax, const char *root,
+              uint32_t disk, const char *xid, uint64_t number, struct chxa_part *ret_part,
+              struct error *error)
+{
+    struct part_name name;
+    if (!part_name_parse(entry_name, old_syntax, &name))
+        return error_set(error, CHXA_E_IO_FAILED, "not a part's name in %s", table_path);
+    struct chxa_part part = {.number = number, .disk = disk};
+    int held = -1;
+    int from = part_open(table_path, entry_name, error);
+    if (from < 0)
+        return error->code;
+    char *shown = mem_printf("%s/%s", table_path, entry_name);
+    int result = part_rows_read(from, shown, old_syntax, &part.rows, error);
+    free(shown);
+    if (result != 0 || part.rows == 0)
+        goto out;
+    part.name = attach_name(&name, number);
+    if (part.name == NULL) {
+        result =
+            error_set(error, CHXA_E_TARGET_UNSUPPORTED,
+                      "the partition id %s is too long to name a part of it", name.partition_id);
+        goto out;
+    }
+    part.partition_id = name.dates[0] ? mem_strndup(name.dates, 6) : mem_strdup(name.partition_id);
+    result = dirs_open_held(root, xid, true, &held, error);
+    if (result != 0)
+        goto out;
+    int number_or_0 = held_fill(held, from, &part);
+    from = -1;
+    if (number_or_0 != 0)
+        result = dirs_failed(error, number_or_0, "link into the held area", table_path, entry_name);
+out:
+    dirs_close(&held);
+    dirs_close(&from);
+    if (result == 0) {
+        *ret_part = part;
+        return 0;
+    }
+    chxa_part_clear(&part);
+    return result;
+}
+
+/* ---- durability ---- */
+
+struct syncing {
+    size_t files_left; /* counting stops at 0 */
+    bool counting;
+    unsigned depth;
+};
+
+static int sync_tree(struct syncing *syncing, int dir);
+
+static int sync_directory(struct syncing *syncing, int dir, const char *name)
+{
+    if (syncing->depth > 1)
+        return -ELOOP;
+    int fd = dirs_open_at(dir, name);
+    if (fd < 0)
+        return fd;
+    syncing->depth++;
+    int result = sync_tree(syncing, fd);
+    syncing->depth--;
+    return result;
+}
+
+static int sync_visit(void *arg, int dir, const char *name)
+{
+    struct syncing *syncing = arg;
+    struct stat status;
+    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    if (S_ISDIR(status.st_mode))
+        return sync_directory(syncing, dir, name);
+    if (syncing->counting) {
+        if (syncing->files_left == 0)
+            return 1;
+        syncing->files_left--;
+        return 0;
+    }
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int result = fsync(fd) == 0 ? 0 : -errno;
+    close(fd);
+    return result;
+}
+
+/* Takes dir. */
+static int sync_tree(struct syncing *syncing, int dir)
+{
+    int self = syncing->counting ? -1 : dup(dir);
+    int result = dirs_each(dir, sync_visit, syncing);
+    if (result == 0 && self >= 0 && fsync(self) != 0)
+        result = -errno;
+    dirs_close(&self);
+    return result;
+}
+
+/* Visits the files of all parts on one disk. 0, 1 (counting: too many) or an error code. */
+static int sync_parts(struct syncing *syncing, int held, const char *root, uint32_t disk,
+                      const struct chxa_part *parts, size_t n_parts, struct error *error)
+{
+    for (size_t i = 0; i < n_parts; i++) {
+        if (parts[i].disk != disk)
+            continue;
+        struct held_entry_name name = held_part_name(parts[i].number);
+        int result = dirs_open_at(held, name.text);
+        if (result >= 0)
+            result = sync_tree(syncing, result);
+        if (result < 0)
+            return dirs_failed(error, result, "make durable a held part under", root, name.text);
+        if (result > 0)
+            return result;
+    }
+    return 0;
+}
+
+static int sync_file_by_file(int held, const char *root, uint32_t disk,
+                             const struct chxa_part *parts, size_t n_parts, struct error *error)
+{
+    struct syncing syncing = {0};
+    int result = sync_parts(&syncing, held, root, disk, parts, n_parts, error);
+    if (result != 0)
+        return result;
+    int root_fd = dirs_open(root);
+    int area = root_fd < 0 ? root_fd : dirs_open_at(root_fd, HELD_AREA);
+    int number = area < 0 ? area : 0;
+    if (number == 0 && (fsync(held) != 0 || fsync(area) != 0 || fsync(root_fd) != 0))
+        number = -errno;
+    dirs_close(&area);
+    dirs_close(&root_fd);
+    return number == 0 ? 0 : dirs_failed(error, number, "make durable", root, HELD_AREA);
+}
+
+static bool disk_in_use(const struct chxa_part *parts, size_t n_parts, size_t disk)
+{
+    for (size_t i = 0; i < n_parts; i++)
+        if (parts[i].disk == disk)
+            return true;
+    return false;
+}
+
+static int held_sync_disk(const char *xid, const char *root, uint32_t disk,
+                          const struct chxa_part *parts, size_t n_parts, struct syncing *counting,
+                          struct error *error)
+{
+    int held;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0)
+        return result;
+    if (held < 0)
+        return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
+    result = sync_parts(counting, held, root, disk, parts, n_parts, error);
+    if (result == 0) {
+        result = sync_file_by_file(held, root, disk, parts, n_parts, error);
+    } else if (result > 0) {
+        result = 0;
+        counting->files_left = 0; /* the disks to come have many files too: no need to count */
+        if (syncfs(held) != 0)
+            result = dirs_failed(error, errno, "make durable the filesystem of", root, NULL);
+    }
+    dirs_close(&held);
+    return result;
+}
+
+int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct chxa_part *parts,
+              size_t n_parts, size_t files_max, struct error *error)
+{
+    struct syncing counting = {.files_left = files_max, .counting = true};
+    for (size_t i = 0; i < n_parts; i++)
+        assert(parts[i].disk < n_roots);
+    for (size_t disk = 0; disk < n_roots; disk++) {
+        if (!disk_in_use(parts, n_parts, disk))
+            continue;
+        int result =
+            held_sync_disk(xid, roots[disk], (uint32_t)disk, parts, n_parts, &counting, error);
+        if (result != 0)
+            return result;
+    }
+    return 0;
+}
+
+int dir_sync(const char *path, struct error *error)
+{
+    int fd = dirs_open(path);
+    if (fd < 0)
+        return dirs_failed(error, fd, "open", path, NULL);
+    int result = fsync(fd) == 0 ? 0 : dirs_failed(error, errno, "fsync", path, NULL);
+    dirs_close(&fd);
+    return result;
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commit and its undoing on disk: where a part is, markers, moving out of the held area and back,
+ * removal. See part_files.h. Threads: any worker.
+ *
+ * The order that a crash may cut anywhere (design: "where a part is, tells how far its commit
+ * got"): out:  marker (durable) → rename held → detached back: rename detached → held → both
+ * folders durable → marker gone so a part that has left the held area always has its marker.
+ */
+#include "ch/part_files.h"
+
+#include "base/mem.h"
+#include "ch/part_dirs.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HELD_PREFIX      "t-"
+#define ATTACHING_PREFIX "attaching_"
+
+/* ---- places ---- */
+
+void part_place_clear(struct part_place *place)
+{
+    free(place->ignored);
+    free(place->active);
+    *place = (struct part_place){0};
+}
+
+struct inode_name {
+    uint64_t inode;
+    char *name;
+};
+
+struct inode_list {
+    struct inode_name *entries;
+    size_t n_entries;
+    bool parts_only;
+};
+
+static void inodes_clear(struct inode_list *list)
+{
+    for (size_t i = 0; i < list->n_entries; i++)
+        free(list->entries[i].name);
+    free(list->entries);
+    *list = (struct inode_list){0};
+}
+
+static bool is_part_name(const char *name)
+{
+    struct part_name parsed;
+    return part_name_parse(name, false, &parsed) || part_name_parse(name, true, &parsed);
+}
+
+static int inodes_visit(void *arg, int dir, const char *name)
+{
+    struct inode_list *list = arg;
+    if (list->parts_only && !is_part_name(name))
+        return 0;
+    uint64_t inode = dirs_inode(dir, name);
+    if (inode == 0)
+        return 0;
+    size_t n = list->n_entries;
+    if ((n & (n - 1)) == 0)
+        list->entries = mem_realloc(list->entries, (n ? n * 2 : 1) * sizeof *list->entries);
+    list->entries[n] = (struct inode_name){inode, mem_strdup(name)};
+    list->n_entries++;
+    return 0;
+}
+
+static int inode_compare(const void *left, const void *right)
+{
+    uint64_t a = ((const struct inode_name *)left)->inode;
+    uint64_t b = ((const struct inode_name *)right)->inode;
+    return (a > b) - (a < b);
+}
+
+/* Takes dir. 0 or negative errno. */
+static int inodes_read(int dir, struct inode_list *list)
+{
+    int result = dirs_each(dir, inodes_visit, list);
+    if (result == 0 && list->n_entries > 1)
+        qsort(list->entries, list->n_entries, sizeof *list->entries, inode_compare);
+    return result;
+}
+
+static const char *inodes_find(const struct inode_list *list, uint64_t inode)
+{
+    struct inode_name key = {.inode = inode};
+    if (list->n_entries == 0)
+        return NULL;
+    const struct inode_name *found =
+        bsearch(&key, list->entries, list->n_entries, sizeof key, inode_compare);
+    return found ? found->name : NULL;
+}
+
+/* An inode number may have been re-used since; the content tells. */
+static bool is_same_content(int detached, const char *name, const struct chxa_part *part)
+{
+    char hex[HASH_HEX_BYTES + 1];
+    int dir = dirs_open_at(detached, name);
+    if (dir < 0)
+        return false;
+    int result = dirs_file_hash(dir, CHECKSUMS_FILE, hex);
+    dirs_close(&dir);
+    return result == 0 && strcmp(hex, part->checksum) == 0;
+}
+
+/* What is on one disk, open while its parts are looked up. */
+struct disk_view {
+    int held;     /* -1: no folder */
+    int detached; /* -1: none */
+    struct inode_list in_detached;
+    struct inode_list in_table;
+};
+
+static void disk_view_close(struct disk_view *view)
+{
+    dirs_close(&view->held);
+    dirs_close(&view->detached);
+    inodes_clear(&view->in_detached);
+    inodes_clear(&view->in_table);
+}
+
+static int disk_view_open(const char *xid, const char *table_path, const char *root,
+                          struct disk_view *ret_view, struct error *error)
+{
+    struct disk_view view = {.held = -1, .detached = -1, .in_table = {.parts_only = true}};
+    int result = dirs_open_held(root, xid, false, &view.held, error);
+    if (result != 0)
+        return result;
+    /* A table's directory that is not there proves nothing (a disk that is not mounted): an error.
+     */
+    int table = dirs_open(table_path);
+    int number = table < 0 ? table : 0;
+    if (number == 0) {
+        view.detached = dirs_open_at(table, DETACHED);
+        number = view.detached < 0 && view.detached != -ENOENT ? view.detached : 0;
+    }
+    if (number == 0 && view.detached >= 0) {
+        int again = dup(view.detached);
+        number = again < 0 ? -errno : inodes_read(again, &view.in_detached);
+    }
+    if (number == 0) {
+        number = inodes_read(table, &view.in_table);
+        table = -1;
+    }
+    dirs_close(&table);
+    if (number != 0) {
+        disk_view_close(&view);
+        return dirs_failed(error, number, "look for parts in", table_path, NULL);
+    }
+    *ret_view = view;
+    return 0;
+}
+
+static void place_read(const struct disk_view *view, const struct chxa_part *part,
+                       struct part_place *place)
+{
+    if (view->held >= 0) {
+        struct stat status;
+        place->held = dirs_inode(view->held, held_part_name(part->number).text) == part->inode;
+        place->marker = fstatat(view->held, held_marker_name(part->number).text, &status,
+                                AT_SYMLINK_NOFOLLOW) == 0;
+    }
+    const char *name = inodes_find(&view->in_detached, part->inode);
+    size_t prefix = strlen(ATTACHING_PREFIX);
+    if (name && strcmp(name, part->name) == 0)
+        place->detached = true;
+    else if (name && strncmp(name, ATTACHING_PREFIX, prefix) == 0 &&
+             strcmp(name + prefix, part->name) == 0)
+        place->attaching = true;
+    else if (name && is_same_content(view->detached, name, part))
+        place->ignored = mem_strdup(name);
+    place->active = mem_strdup(inodes_find(&view->in_table, part->inode));
+}
+
+int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
+                     char *const *table_paths, char *const *roots, size_t n_disks,
+                     struct part_place *ret_places, struct error *error)
+{
+    struct part_place *places = mem_array(n_parts, sizeof *places);
+    int result = 0;
+    for (size_t disk = 0; disk < n_disks && result == 0; disk++) {
+        struct disk_view view = {.held = -1, .detached = -1};
+        bool open = false;
+        for (size_t i = 0; i < n_parts && result == 0; i++) {
+            assert(parts[i].disk < n_disks);
+            if (parts[i].disk != disk)
+                continue;
+            if (!open)
+                result = disk_view_open(xid, table_paths[disk], roots[disk], &view, error);
+            open = true;
+            if (result == 0)
+                place_read(&view, &parts[i], &places[i]);
+        }
+        disk_view_close(&view);
+    }
+    for (size_t i = 0; i < n_parts; i++) {
+        if (result == 0)
+            ret_places[i] = places[i];
+        else
+            part_place_clear(&places[i]);
+    }
+    free(places);
+    return result;
+}
+
+/* ---- moves ---- */
+
+/* The transaction's folder, which must be there. */
+static int held_open(const char *root, const char *xid, int *ret_fd, struct error *error)
+{
+    int result = dirs_open_held(root, xid, false, ret_fd, error);
+    if (result == 0 && *ret_fd < 0)
+        return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
+    return result;
+}
+
+/* <table>/detached, made when missing. */
+static int detached_open(const char *table_path, int *ret_fd, struct error *error)
+{
+    int table = dirs_open(table_path);
+    int fd = table < 0 ? table : dirs_open_at(table, DETACHED);
+    if (fd == -ENOENT && table >= 0) {
+        /* ClickHouse makes it with the table; it is not there when somebody tidied up. */
+        if (mkdirat(table, DETACHED, 0750) != 0 && errno != EEXIST)
+            fd = -errno;
+        else
+            fd = dirs_open_at(table, DETACHED);
+    }
+    dirs_close(&table);
+    if (fd < 0)
+        return dirs_failed(error, fd, "open", table_path, DETACHED);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* A name from a record or a listing that becomes a path component. */
+static int component_check(const char *name, struct error *error)
+{
+    if (name == NULL || name[0] == '\0' || strlen(name) > 255 || strchr(name, '/') ||
+        strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return error_set(error, CHXA_E_IO_FAILED, "not the name of a part's directory");
+    return 0;
+}
+
+int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
+              struct error *error)
+{
+    int held = -1;
+    int result = held_open(root, xid, &held, error);
+    if (result != 0)
+        return result;
+    struct held_entry_name name = held_marker_name(part->number);
+    int fd = openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int number = fd < 0 ? -errno : 0;
+    /* Also when it was there: an earlier try may have ended before it was durable. */
+    if (number == 0 && fsync_it && (fsync(fd) != 0 || fsync(held) != 0))
+        number = -errno;
+    dirs_close(&fd);
+    dirs_close(&held);
+    return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, name.text);
+}
+
+/*
+ * Renames the recorded directory from → to, unless it is there already. The inode is looked at
+ * first, so that nothing but the recorded part is ever moved.
+ */
+static int part_move(int from_dir, const char *from, int to_dir, const char *to,
+                     const struct chxa_part *part, const char *shown, struct error *error)
+{
+    if (dirs_inode(from_dir, from) == part->inode) {
+        int number = dirs_rename(from_dir, from, to_dir, to);
+        return number == 0 ? 0
+                           : dirs_failed(error, number, "move a part to its place in", shown, to);
+    }
+    if (dirs_inode(to_dir, to) == part->inode)
+        return 0;
+    return error_set(error, CHXA_E_IO_FAILED,
+                     "the directory recorded for part %s (inode %llu) is neither %s nor %s (%s)",
+                     part->name, (unsigned long long)part->inode, from, to, shown);
+}
+
+int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
+                  const char *table_path, struct error *error)
+{
+    int held = -1, detached = -1;
+    int result = component_check(part->name, error);
+    if (result == 0)
+        result = held_open(root, xid, &held, error);
+    if (result == 0)
+        result = detached_open(table_path, &detached, error);
+    if (result == 0) {
+        struct stat status;
+        struct held_entry_name marker = held_marker_name(part->number);
+        if (fstatat(held, marker.text, &status, AT_SYMLINK_NOFOLLOW) != 0)
+            result =
+                dirs_failed(error, errno, "find the marker of a part under", root, marker.text);
+    }
+    if (result == 0)
+        result = part_move(held, held_part_name(part->number).text, detached, part->name, part,
+                           table_path, error);
+    dirs_close(&detached);
+    dirs_close(&held);
+    return result;
+}
+
+int detached_rename(const char *table_path, const char *from, const struct chxa_part *part,
+                    struct error *error)
+{
+    int detached = -1;
+    int result = component_check(part->name, error);
+    if (result == 0)
+        result = component_check(from, error);
+    if (result == 0)
+        result = detached_open(table_path, &detached, error);
+    if (result == 0)
+        result = part_move(detached, from, detached, part->name, part, table_path, error);
+    dirs_close(&detached);
+    return result;
+}
+
+int held_move_back(const char *root, const char *xid, const struct chxa_part *part,
+                   const char *table_path, const char *from, struct error *error)
+{
+    int held = -1, detached = -1;
+    int result = component_check(from, error);
+    if (result == 0)
+        result = held_open(root, xid, &held, error);
+    if (result == 0)
+        result = detached_open(table_path, &detached, error);
+    if (result == 0)
+        result = part_move(detached, from, held, held_part_name(part->number).text, part,
+                           table_path, error);
+    if (result == 0 && (fsync(held) != 0 || fsync(detached) != 0))
+        result = dirs_failed(error, errno, "make durable", root, HELD_AREA);
+    if (result == 0 && unlinkat(held, held_marker_name(part->number).text, 0) != 0 &&
+        errno != ENOENT)
+        result = dirs_failed(error, errno, "remove a marker under", root, HELD_AREA);
+    dirs_close(&detached);
+    dirs_close(&held);
+    return result;
+}
+
+/* ---- the end ---- */
+
+/* 1 at the first held part. */
+static int find_part(void *arg, int dir, const char *name)
+{
+    (void)arg;
+    for (const char *p = name; *p; p++)
+        if (!isdigit((unsigned char)*p))
+            return 0;
+    return dirs_inode(dir, name) != 0;
+}
+
+static int held_refuse_parts(const char *xid, const char *root, struct error *error)
+{
+    int held;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0 || held < 0)
+        return result;
+    result = dirs_each(held, find_part, NULL);
+    if (result < 0)
+        return dirs_failed(error, result, "list the transaction's folder under", root, HELD_AREA);
+    if (result > 0)
+        return error_set(error, CHXA_E_IO_FAILED,
+                         "the held folder of transaction %s under %s still has parts", xid, root);
+    return 0;
+}
+
+int held_remove_folder(const char *root, const char *name, struct error *error)
+{
+    int result = component_check(name, error);
+    if (result == 0 && strncmp(name, HELD_PREFIX, strlen(HELD_PREFIX)) != 0)
+        result = error_set(error, CHXA_E_IO_FAILED, "not the name of a transaction's folder");
+    if (result != 0)
+        return result;
+    int root_fd = dirs_open(root);
+    if (root_fd < 0)
+        return dirs_failed(error, root_fd, "open", root, NULL);
+    int area = dirs_open_at(root_fd, HELD_AREA);
+    dirs_close(&root_fd);
+    if (area == -ENOENT)
+        return 0;
+    int number = area < 0 ? area : dirs_remove_tree(area, name);
+    dirs_close(&area);
+    return number == 0 ? 0 : dirs_failed(error, number, "remove a held folder under", root, name);
+}
+
+int held_remove(const char *xid, char *const *roots, size_t n_roots, bool only_empty,
+                struct error *error)
+{
+    if (!chxa_xid_valid(xid))
+        return error_set(error, CHXA_E_INVALID_XID, "%s", chxa_error_text(CHXA_E_INVALID_XID));
+    for (size_t i = 0; only_empty && i < n_roots; i++) {
+        int result = held_refuse_parts(xid, roots[i], error);
+        if (result != 0)
+            return result;
+    }
+    char name[HELD_DIR_BYTES_MAX + 1];
+    held_dir_name(xid, name);
+    for (size_t i = 0; i < n_roots; i++) {
+        int result = held_remove_folder(roots[i], name, error);
+        if (result != 0)
+            return result;
+    }
+    return 0;
+}
+
+int held_remove_part(const char *xid, const char *root, uint64_t number, struct error *error)
+{
+    int held;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0 || held < 0)
+        return result;
+    struct held_entry_name name = held_part_name(number);
+    int failed = dirs_remove_tree(held, name.text);
+    dirs_close(&held);
+    return failed == 0 ? 0
+                       : dirs_failed(error, failed, "remove a held part under", root, name.text);
+}
+
+struct folder_names {
+    char **names;
+    size_t n;
+};
+
+static int folder_visit(void *arg, int dir, const char *name)
+{
+    struct folder_names *folders = arg;
+    if (strncmp(name, HELD_PREFIX, strlen(HELD_PREFIX)) != 0 || dirs_inode(dir, name) == 0)
+        return 0;
+    folders->names = mem_realloc(folders->names, (folders->n + 1) * sizeof *folders->names);
+    folders->names[folders->n++] = mem_strdup(name);
+    return 0;
+}
+
+int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error)
+{
+    struct folder_names folders = {0};
+    int root_fd = dirs_open(root);
+    if (root_fd < 0)
+        return dirs_failed(error, root_fd, "open", root, NULL);
+    int result = dirs_open_at(root_fd, HELD_AREA);
+    dirs_close(&root_fd);
+    if (result >= 0)
+        result = dirs_each(result, folder_visit, &folders);
+    if (result < 0 && result != -ENOENT) {
+        for (size_t i = 0; i < folders.n; i++)
+            free(folders.names[i]);
+        free(folders.names);
+        return dirs_failed(error, result, "list", root, HELD_AREA);
+    }
+    *ret_names = folders.names;
+    *ret_n = folders.n;
+    return 0;
+}
