@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * See sql.h. Both reference engines read backslash escapes inside backticks and single quotes;
+ * doubling the quote is read by the newer one only, so it is not used here.
+ */
+#include "ch/sql.h"
+
+#include <string.h>
+
+static void append_quoted(struct buf *out, const char *text, char quote)
+{
+    const char special[] = {quote, '\\', '\0'};
+
+    buf_append(out, &quote, 1);
+    while (*text) {
+        size_t plain = strcspn(text, special);
+        buf_append(out, text, plain);
+        text += plain;
+        if (*text) {
+            const char escaped[] = {'\\', *text++};
+            buf_append(out, escaped, sizeof escaped);
+        }
+    }
+    buf_append(out, &quote, 1);
+}
+
+void sql_identifier(struct buf *out, const char *name)
+{
+    append_quoted(out, name, '`');
+}
+
+void sql_string(struct buf *out, const char *text)
+{
+    append_quoted(out, text, '\'');
+}
+
+void sql_table(struct buf *out, const char *database, const char *table)
+{
+    sql_identifier(out, database);
+    buf_append(out, ".", 1);
+    sql_identifier(out, table);
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* Value of the one-letter escape behind a backslash; -1: not one. */
+static int escape_value(char c)
+{
+    static const char letters[] = "abfnrtv0e\\'\"`/";
+    static const char values[] = "\a\b\f\n\r\t\v\0\033\\'\"`/";
+    const char *at = memchr(letters, c, sizeof letters - 1);
+    return at ? values[at - letters] : -1;
+}
+
+size_t sql_tsv_unescape(char *field)
+{
+    char *to = field;
+    const char *from = field;
+
+    while (*from) {
+        if (from[0] != '\\' || !from[1]) {
+            *to++ = *from++;
+            continue;
+        }
+        int value = escape_value(from[1]);
+        int high = from[1] == 'x' ? hex_value(from[2]) : -1;
+        int low = high >= 0 ? hex_value(from[3]) : -1;
+        if (value >= 0) {
+            *to++ = (char)value;
+            from += 2;
+        } else if (low >= 0) {
+            *to++ = (char)(high * 16 + low);
+            from += 4;
+        } else {
+            /* Not an escape we know (\N and the like): both characters stay. */
+            *to++ = *from++;
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+    return (size_t)(to - field);
+}
