@@ -27,8 +27,10 @@
 #include <uv.h>
 
 struct http_server;
-struct http_request; /* lives from the handler's call until its reply was sent and on_close was
-                        called */
+/* The handler's from its call until it calls http_request_reply, then http's; its memory goes when
+ * the answer was written or lost: http_request_on_close tells. A client that vanished changes
+ * nothing in this. */
+struct http_request;
 
 struct http_config {
     size_t connections_max; /* more are answered 503 BUSY and closed */
@@ -52,8 +54,10 @@ int http_server_start(uv_loop_t *loop, const char *listen, const struct http_con
                       struct error *error);
 /* "127.0.0.1:8124": what was bound. */
 const char *http_server_address(const struct http_server *server);
-/* Stops accepting, lets requests under way finish until deadline_ms, then closes all, frees and
- * calls on_closed. */
+/* Stops accepting, closes what is idle, lets requests under way finish for at most deadline_ms from
+ * now, then closes all, frees and calls on_closed (on a later turn). A request that is not answered
+ * even then stays valid for its handler, which still owes (and may make) its reply; the loop must
+ * run for that. */
 void http_server_stop(struct http_server *server, uint64_t deadline_ms,
                       void (*on_closed)(void *arg), void *arg);
 
@@ -70,8 +74,11 @@ const char *http_request_param(const struct http_request *request, const char *n
 /* Parameters in order: false when index is past the end. */
 bool http_request_param_at(const struct http_request *request, size_t index, const char **ret_name,
                            const char **ret_value);
-/* Header's value, name case-insensitive; NULL when absent. */
+/* First value of a header, name case-insensitive; NULL when absent. */
 const char *http_request_header(const struct http_request *request, const char *name);
+/* Headers in order, as sent: false when index is past the end. */
+bool http_request_header_at(const struct http_request *request, size_t index, const char **ret_name,
+                            const char **ret_value);
 /* Content-Length; -1 when chunked; 0 when there is no body. */
 int64_t http_request_body_bytes(const struct http_request *request);
 
@@ -80,7 +87,8 @@ int64_t http_request_body_bytes(const struct http_request *request);
 struct http_body_handler {
     /* Some bytes, valid during the call. */
     void (*on_data)(struct http_request *request, void *arg, const char *data, size_t len);
-    /* The body arrived whole. Exactly one of on_end and on_abort comes. */
+    /* The body arrived whole. Exactly one of on_end and on_abort comes, unless the handler replies
+     * first: after its reply nothing of the body is told any more. */
     void (*on_end)(struct http_request *request, void *arg);
     /* It will not: BODY_TRUNCATED (client gone or framing broken), REQUEST_TIMEOUT, BODY_TOO_LARGE.
      * When the connection still works the handler's reply is sent; replying is always allowed, and
@@ -91,8 +99,9 @@ struct http_body_handler {
  * turns. */
 void http_request_read(struct http_request *request, const struct http_body_handler *handler,
                        uint64_t bytes_max, void *arg);
-/* Back-pressure: stop and go on reading from the socket. Data already parsed out of one read may
- * still come after pause (at most 64 KiB). */
+/* Back-pressure: stop and go on. Between them no callback of the body comes (on_end neither) and
+ * nothing is read from the socket; while paused the idle time-out does not run, and a client that
+ * goes away is not noticed. Resume's callbacks come on a later turn. */
 void http_request_pause(struct http_request *request);
 void http_request_resume(struct http_request *request);
 /* Collects a small body whole, then calls done: code 0 or as on_abort; body NUL-terminated, valid
@@ -108,17 +117,23 @@ struct http_header {
     const char *name;
     const char *value; /* must hold no control character: checked, answered as 500 */
 };
-/* Sends status, headers (Content-Length, Date, Connection and Keep-Alive are added), body; all
- * copied. Exactly once per request; also when the client is gone (then it goes nowhere). HEAD gets
- * no body. */
+/* Sends status, headers (Content-Length, Date, Connection and Keep-Alive are added, and left out of
+ * headers if they are there), body; all copied. Exactly once per request; also when the client is
+ * gone (then it goes nowhere). HEAD gets no body. The handler must not use the request afterwards,
+ * except in on_close. */
 void http_request_reply(struct http_request *request, int status, const struct http_header *headers,
                         size_t n_headers, const char *content_type, const void *body, size_t len);
 /* {"error":{"code","message","retryable","outcome"}} with the code's status, and Retry-After where
  * it is retryable. */
 void http_request_reply_error(struct http_request *request, const struct error *error);
-/* Told once when the connection is gone before the reply was sent (the reply is still owed). NULL
- * removes it. */
+/* Told once when the connection is gone before the reply was sent (the reply is still owed): reset,
+ * or the server's stop deadline. A mere half-close is not "gone". NULL removes it. */
 void http_request_on_gone(struct http_request *request,
                           void (*gone)(struct http_request *request, void *arg), void *arg);
+/* Told once, last, on a later turn than the reply: the answer is written or lost, and the request's
+ * memory goes with the return of the callback. For what a handler wants to free only then. NULL
+ * removes it. */
+void http_request_on_close(struct http_request *request,
+                           void (*closed)(struct http_request *request, void *arg), void *arg);
 
 #endif
