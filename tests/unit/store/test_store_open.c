@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a store: URIs and names that are refused at once, and SQLite files that are not ours.
+ */
+#include "contract/store/store_lab.h"
+
+#include "store/store_impl.h"
+
+#include <ftw.h>
+#include <sqlite3.h>
+
+static char folder[256];
+
+static int open_code(const char *uri, const char *cluster, const char *node, char *ret_why)
+{
+    uv_loop_t loop;
+    uv_loop_init(&loop);
+    struct store_config config = {
+        .uri = uri, .cluster = cluster, .node = node, .url = "http://h/", .fsync = false};
+    struct store *store = NULL;
+    struct error error = {0};
+    int code = store_open(&loop, &config, NULL, NULL, &store, &error);
+    ck_assert_int_ne(code, 0);
+    ck_assert_int_eq(code, error.code);
+    ck_assert_ptr_null(store);
+    snprintf(ret_why, 512, "%s", error_message(&error));
+    error_clear(&error);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+    return code;
+}
+
+START_TEST(bad_configs_are_refused)
+{
+    char why[512];
+    static const char *const uris[] = {"",
+                                       "sqlite:",
+                                       "sqlite::memory:",
+                                       "sqlite:file:x?mode=ro",
+                                       "mysql:x",
+                                       "zookeeper:",
+                                       "zookeeper:/chroot",
+                                       "zookeeper:h:2181//x",
+                                       "zookeeper:h:2181/a/../b",
+                                       "zookeeper:h:0",
+                                       "zookeeper:h:70000",
+                                       "zookeeper:h:x",
+                                       "zookeeper:,h:2181",
+                                       "zookeeper:h:2181/a b\n",
+                                       "chxa.db"};
+    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++)
+        ck_assert_msg(open_code(uris[i], "c", "n", why) == CHXA_E_INVALID_REQUEST, "%s: %s",
+                      uris[i], why);
+    static const char *const names[] = {
+        "",    ".",
+        "..",  "a/b",
+        "a b", "\xc3\xa9",
+        "a:b", "12345678901234567890123456789012345678901234567890123456789012345"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        ck_assert_int_eq(open_code("sqlite:/tmp/x", names[i], "n", why), CHXA_E_INVALID_REQUEST);
+        ck_assert_int_eq(open_code("sqlite:/tmp/x", "c", names[i], why), CHXA_E_INVALID_REQUEST);
+    }
+}
+END_TEST
+
+START_TEST(zookeeper_uris_are_read)
+{
+    static const struct {
+        const char *location, *hosts, *chroot;
+    } good[] = {
+        {"h", "h:2181", "/chxa"},
+        {"h:1,b.example:65535", "h:1,b.example:65535", "/chxa"},
+        {"h/", "h:2181", ""},
+        {"h/a/b/", "h:2181", "/a/b"},
+        {"[::1]:7,[fe80::1]/x", "[::1]:7,[fe80::1]:2181", "/x"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char *hosts, *chroot;
+        ck_assert_int_eq(store_uri_zookeeper(good[i].location, &hosts, &chroot, NULL), 0);
+        ck_assert_str_eq(hosts, good[i].hosts);
+        ck_assert_str_eq(chroot, good[i].chroot);
+        free(hosts);
+        free(chroot);
+    }
+}
+END_TEST
+
+/* Opens and closes the store at name once, so that the file exists. */
+static char *made_file(const char *name)
+{
+    struct lab lab;
+    lab_open(&lab, LAB_SQLITE, NULL);
+    free(lab.uri);
+    lab.config.uri = lab.uri = mem_printf("sqlite:%s/%s", folder, name);
+    lab_node(&lab, "n1");
+    char *path = mem_printf("%s/%s", folder, name);
+    lab_close(&lab);
+    return path;
+}
+
+static void sql(const char *path, const char *text)
+{
+    sqlite3 *db;
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+START_TEST(foreign_files_are_refused)
+{
+    char why[512];
+    char *path = made_file("newer.db");
+    char *uri = mem_printf("sqlite:%s", path);
+    ck_assert_int_eq(open_code(uri, "other-cluster", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(why, "cluster"));
+    sql(path, "PRAGMA user_version = 2");
+    ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(why, "schema version 2"));
+    free(uri);
+    free(path);
+
+    path = mem_printf("%s/foreign.db", folder);
+    uri = mem_printf("sqlite:%s", path);
+    sql(path, "CREATE TABLE mine (x)");
+    ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(why, "another program"));
+    free(uri);
+
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < 1000; i++)
+        fputs("this is not a database\n", file);
+    fclose(file);
+    free(path);
+    uri = mem_printf("sqlite:%s/foreign.db", folder);
+    ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    free(uri);
+    uri = mem_printf("sqlite:%s/no/such/folder.db", folder);
+    ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(why, "/no/such/folder.db"));
+    free(uri);
+}
+END_TEST
+
+/* A stored record that cannot be read is an error with a code, for a get and for a list. */
+START_TEST(broken_records_are_told)
+{
+    char *path = made_file("broken.db");
+    sql(path, "INSERT INTO txns VALUES ('x', 0, 1, 'n1', '{\"format\": 1')");
+    sql(path, "DELETE FROM meta; INSERT INTO meta VALUES ('cluster', 'c')");
+    struct lab lab;
+    lab_open(&lab, LAB_SQLITE, NULL);
+    char *uri = mem_printf("sqlite:%s", path);
+    lab.config.uri = uri;
+    lab.config.cluster = "c";
+    struct lab_node *node = lab_node(&lab, "n1");
+    struct lab_answer answer = lab_get(&lab, node, "x");
+    ck_assert_int_eq(answer.code, CHXA_E_INVALID_RECORD);
+    ck_assert(!answer.has_record);
+    struct store_filter filter = {.limit = 10};
+    answer = lab_list(&lab, node, &filter);
+    ck_assert_int_eq(answer.code, CHXA_E_INVALID_RECORD);
+    lab_answer_clear(&answer);
+    lab_close(&lab);
+    free(uri);
+    free(path);
+}
+END_TEST
+
+static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *at)
+{
+    (void)what, (void)kind, (void)at;
+    return remove(path);
+}
+
+int main(void)
+{
+    snprintf(folder, sizeof folder, "%s/chxa-store-XXXXXX", lab_tmp());
+    if (mkdtemp(folder) == NULL) {
+        perror(folder);
+        return 1;
+    }
+    setenv("CHXA_TEST_TMP", folder, 1);
+    Suite *suite = suite_create("store open");
+    TCase *tests = tcase_create("open");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, bad_configs_are_refused);
+    tcase_add_test(tests, zookeeper_uris_are_read);
+    tcase_add_test(tests, foreign_files_are_refused);
+    tcase_add_test(tests, broken_records_are_told);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return failed ? 1 : 0;
+}
