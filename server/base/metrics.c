@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 
 #include "base/mem.h"
+#include "proto/errors.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -22,7 +23,7 @@ static const struct row {
     const char *name;
     const char *label_a, *label_b; /* "": none */
     const char *help;
-} rows[METRIC_COUNT] = {
+} table[METRIC_COUNT] = {
 #define METRIC(kind, name, a, b, help) [METRIC_##name] = {kind, "chxa_" #name, a, b, help},
 #include "base/metrics.def"
 #undef METRIC
@@ -96,7 +97,7 @@ static struct series *add(enum metric metric, const char *a, const char *b)
     }
     struct series *series = &family->series[family->n++];
     *series = (struct series){.hash = hash_of(a, b), .a = mem_strdup(a), .b = mem_strdup(b)};
-    if (rows[metric].kind == HISTOGRAM)
+    if (table[metric].kind == HISTOGRAM)
         series->histogram = mem_alloc(sizeof *series->histogram);
     return series;
 }
@@ -104,8 +105,8 @@ static struct series *add(enum metric metric, const char *a, const char *b)
 static struct series *series_of(enum metric metric, const char *a, const char *b)
 {
     assert(metric < METRIC_COUNT);
-    assert((a != NULL) == (*rows[metric].label_a != '\0'));
-    assert((b != NULL) == (*rows[metric].label_b != '\0'));
+    assert((a != NULL) == (*table[metric].label_a != '\0'));
+    assert((b != NULL) == (*table[metric].label_b != '\0'));
     a = a ? a : "";
     b = b ? b : "";
     struct series *series = find(&families[metric], a, b);
@@ -121,19 +122,19 @@ static struct series *series_of(enum metric metric, const char *a, const char *b
 
 void metrics_count(enum metric metric, uint64_t n, const char *a, const char *b)
 {
-    assert(rows[metric].kind == COUNTER);
+    assert(table[metric].kind == COUNTER);
     series_of(metric, a, b)->counter += n;
 }
 
 void metrics_set(enum metric metric, double value, const char *a, const char *b)
 {
-    assert(rows[metric].kind == GAUGE);
+    assert(table[metric].kind == GAUGE);
     series_of(metric, a, b)->gauge = value;
 }
 
 void metrics_observe(enum metric metric, uint64_t duration_us, const char *a, const char *b)
 {
-    assert(rows[metric].kind == HISTOGRAM);
+    assert(table[metric].kind == HISTOGRAM);
     struct histogram *histogram = series_of(metric, a, b)->histogram;
     size_t bucket = 0;
     while (bucket < N_BOUNDS && duration_us > bounds[bucket].us)
@@ -147,6 +148,52 @@ const char *metrics_status_class(int status)
 {
     static const char *const classes[] = {"other", "1xx", "2xx", "3xx", "4xx", "5xx"};
     return status >= 100 && status <= 599 ? classes[status / 100] : classes[0];
+}
+
+static const char *result_of(int code)
+{
+    return code ? chxa_error_name(code) : "ok";
+}
+
+void metrics_transition(enum chxa_state to)
+{
+    metrics_count(METRIC_transitions_total, 1, chxa_state_name(to), NULL);
+}
+
+void metrics_step(const char *op, const char *step, uint64_t duration_us)
+{
+    metrics_observe(METRIC_step_seconds, duration_us, op, step);
+}
+
+void metrics_write(uint64_t rows, uint64_t bytes, uint64_t body_bytes)
+{
+    metrics_count(METRIC_writes_total, 1, NULL, NULL);
+    metrics_count(METRIC_write_rows_total, rows, NULL, NULL);
+    metrics_count(METRIC_write_part_bytes_total, bytes, NULL, NULL);
+    metrics_count(METRIC_write_body_bytes_total, body_bytes, NULL, NULL);
+}
+
+void metrics_error(int code)
+{
+    metrics_count(METRIC_errors_total, 1, chxa_error_name(code), NULL);
+}
+
+void metrics_http(const char *route, int status, uint64_t duration_us)
+{
+    metrics_count(METRIC_http_requests_total, 1, route, metrics_status_class(status));
+    metrics_observe(METRIC_http_request_seconds, duration_us, route, NULL);
+}
+
+void metrics_store(const char *kind, int code, uint64_t duration_us)
+{
+    metrics_count(METRIC_store_operations_total, 1, kind, result_of(code));
+    metrics_observe(METRIC_store_operation_seconds, duration_us, kind, NULL);
+}
+
+void metrics_clickhouse(const char *kind, int code, uint64_t duration_us)
+{
+    metrics_count(METRIC_clickhouse_statements_total, 1, kind, result_of(code));
+    metrics_observe(METRIC_clickhouse_statement_seconds, duration_us, kind, NULL);
 }
 
 void metrics_collect_add(metrics_collect_fn *collect, void *arg)
@@ -217,7 +264,7 @@ static void put_histogram(struct buf *out, const struct row *row, const struct s
 static void put_family(struct buf *out, enum metric metric)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
-    const struct row *row = &rows[metric];
+    const struct row *row = &table[metric];
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
                kinds[row->kind]);
     for (size_t i = 0; i < families[metric].n; i++) {
@@ -272,7 +319,7 @@ void metrics_render(struct buf *out)
     for (size_t i = 0; i < n_collectors; i++)
         collectors[i].collect(collectors[i].arg);
     for (unsigned metric = 0; metric < METRIC_COUNT; metric++) {
-        const struct row *row = &rows[metric];
+        const struct row *row = &table[metric];
         if (*row->label_a == '\0') /* shown from the start, so that a rate has a beginning */
             series_of((enum metric)metric, NULL, NULL);
         put_family(out, (enum metric)metric);
@@ -284,7 +331,7 @@ double metrics_value(enum metric metric, const char *a, const char *b)
     const struct series *series = find(&families[metric], a ? a : "", b ? b : "");
     if (series == NULL)
         return 0;
-    switch (rows[metric].kind) {
+    switch (table[metric].kind) {
     case COUNTER:
         return (double)series->counter;
     case GAUGE:

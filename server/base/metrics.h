@@ -11,6 +11,7 @@
 #define CHXA_BASE_METRICS_H
 
 #include "base/buf.h"
+#include "proto/record.h"
 
 #include <stdint.h>
 
@@ -32,6 +33,15 @@ void metrics_observe(enum metric metric, uint64_t duration_us, const char *a, co
 
 /* "2xx" … "5xx" for a status: the label of http_requests_total. */
 const char *metrics_status_class(int status);
+
+/* What the layers report, in their own words. code: 0 or an error of proto/errors.def. */
+void metrics_transition(enum chxa_state to);
+void metrics_step(const char *op, const char *step, uint64_t duration_us);
+void metrics_write(uint64_t rows, uint64_t bytes, uint64_t body_bytes);
+void metrics_error(int code);
+void metrics_http(const char *route, int status, uint64_t duration_us);
+void metrics_store(const char *kind, int code, uint64_t duration_us);
+void metrics_clickhouse(const char *kind, int code, uint64_t duration_us);
 
 /* collect(arg) is called at the beginning of each metrics_render, to set gauges from what a module
  * knows. At most METRICS_COLLECTORS_MAX (asserted). Removed by the same pair. */

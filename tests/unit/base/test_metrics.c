@@ -4,6 +4,7 @@
  * reader that holds the whole page to the text format.
  */
 #include "base/metrics.h"
+#include "proto/errors.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -81,10 +82,10 @@ END_TEST
 
 START_TEST(labels_that_look_alike_are_two)
 {
-    metrics_count(METRIC_transitions_total, 1, "ab", "c");
-    metrics_count(METRIC_transitions_total, 1, "a", "bc");
-    ck_assert_double_eq(metrics_value(METRIC_transitions_total, "ab", "c"), 1);
-    ck_assert_double_eq(metrics_value(METRIC_transitions_total, "a", "bc"), 1);
+    metrics_count(METRIC_store_operations_total, 1, "ab", "c");
+    metrics_count(METRIC_store_operations_total, 1, "a", "bc");
+    ck_assert_double_eq(metrics_value(METRIC_store_operations_total, "ab", "c"), 1);
+    ck_assert_double_eq(metrics_value(METRIC_store_operations_total, "a", "bc"), 1);
 }
 END_TEST
 
@@ -149,6 +150,34 @@ START_TEST(page_is_well_formed)
 }
 END_TEST
 
+START_TEST(what_layers_report)
+{
+    metrics_transition(CHXA_PREPARED);
+    metrics_step("commit", "attach", 7);
+    metrics_write(1000, 5000, 9000);
+    metrics_error(CHXA_E_BLOCKED);
+    metrics_http("commit", 409, 5);
+    metrics_store("cas", 0, 5);
+    metrics_store("cas", CHXA_E_STORE_UNKNOWN, 5);
+    metrics_clickhouse("attach", CHXA_E_CLICKHOUSE_REJECTED, 5);
+    char *text = page();
+    expect(text, "chxa_transitions_total{state=\"Prepared\"} 1");
+    expect(text, "chxa_step_seconds_count{op=\"commit\",step=\"attach\"} 1");
+    expect(text, "chxa_writes_total 1");
+    expect(text, "chxa_write_rows_total 1000");
+    expect(text, "chxa_write_part_bytes_total 5000");
+    expect(text, "chxa_write_body_bytes_total 9000");
+    expect(text, "chxa_errors_total{code=\"BLOCKED\"} 1");
+    expect(text, "chxa_http_requests_total{route=\"commit\",status=\"4xx\"} 1");
+    expect(text, "chxa_store_operations_total{kind=\"cas\",result=\"ok\"} 1");
+    expect(text, "chxa_store_operations_total{kind=\"cas\",result=\"STORE_UNKNOWN\"} 1");
+    expect(text, "chxa_store_operation_seconds_count{kind=\"cas\"} 2");
+    expect(text,
+           "chxa_clickhouse_statements_total{kind=\"attach\",result=\"CLICKHOUSE_REJECTED\"} 1");
+    free(text);
+}
+END_TEST
+
 START_TEST(status_classes)
 {
     ck_assert_str_eq(metrics_status_class(204), "2xx");
@@ -171,6 +200,7 @@ int main(void)
     tcase_add_test(t, series_are_bounded);
     tcase_add_test(t, collectors);
     tcase_add_test(t, page_is_well_formed);
+    tcase_add_test(t, what_layers_report);
     tcase_add_test(t, status_classes);
     suite_add_tcase(s, t);
     SRunner *runner = srunner_create(s);
