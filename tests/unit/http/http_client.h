@@ -65,6 +65,8 @@ struct test_request {
     uint64_t bytes;
     uint64_t pause_ms;
     bool ended;
+    bool paused;
+    bool mid; /* answers at the first piece */
 };
 
 static inline void sleep_ms(int ms)
@@ -119,23 +121,8 @@ static inline void test_collected(struct http_request *request, void *arg, int c
 static inline void test_resume(uv_timer_t *timer)
 {
     struct test_request *test = timer->data;
+    test->paused = false;
     http_request_resume(test->request);
-}
-
-static inline void test_data(struct http_request *request, void *arg, const char *data, size_t len)
-{
-    struct test_request *test = arg;
-    atomic_fetch_add(&test->server->received, (long long)len);
-    if ((long long)len > atomic_load(&test->server->largest))
-        atomic_store(&test->server->largest, (long long)len);
-    test->bytes += len;
-    for (size_t i = 0; i < len; i++)
-        test->sum = test->sum * 31 + (unsigned char)data[i];
-    ck_assert(len > 0 && !test->ended);
-    if (test->pause_ms) {
-        http_request_pause(request);
-        uv_timer_start(&test->timer, test_resume, test->pause_ms, 0);
-    }
 }
 
 static inline void test_timer_gone(uv_handle_t *handle)
@@ -147,12 +134,33 @@ static inline void test_timer_gone(uv_handle_t *handle)
     test_reply(test, 200, text);
 }
 
+static inline void test_data(struct http_request *request, void *arg, const char *data, size_t len)
+{
+    struct test_request *test = arg;
+    atomic_fetch_add(&test->server->received, (long long)len);
+    if ((long long)len > atomic_load(&test->server->largest))
+        atomic_store(&test->server->largest, (long long)len);
+    test->bytes += len;
+    for (size_t i = 0; i < len; i++)
+        test->sum = test->sum * 31 + (unsigned char)data[i];
+    ck_assert(len > 0 && !test->ended && !test->paused);
+    if (test->mid) {
+        test->ended = true;
+        uv_close((uv_handle_t *)&test->timer, test_timer_gone);
+        http_request_pause(request);
+    } else if (test->pause_ms) {
+        test->paused = true;
+        http_request_pause(request);
+        uv_timer_start(&test->timer, test_resume, test->pause_ms, 0);
+    }
+}
+
 static inline void test_end(struct http_request *request, void *arg)
 {
     struct test_request *test = arg;
     (void)request;
     atomic_fetch_add(&test->server->ends, 1);
-    ck_assert(!test->ended);
+    ck_assert(!test->ended && !test->paused);
     test->ended = true;
     uv_close((uv_handle_t *)&test->timer, test_timer_gone);
 }
@@ -188,6 +196,31 @@ static inline void test_start_reading(struct test_request *test, uint64_t bytes_
 {
     static const struct http_body_handler reader = {test_data, test_end, test_abort};
     http_request_read(test->request, &reader, bytes_max, test);
+}
+
+static inline void test_now_data(struct http_request *request, void *arg, const char *data,
+                                 size_t len)
+{
+    struct test_request *test = arg;
+    (void)request;
+    (void)data;
+    (void)len;
+    ck_assert(!test->ended);
+    test->ended = true;
+    test_reply(test, 200, "now");
+}
+
+static inline void test_never(struct http_request *request, void *arg)
+{
+    (void)request;
+    (void)arg;
+    ck_abort_msg("a callback behind the reply");
+}
+
+static inline void test_never_abort(struct http_request *request, void *arg, int code)
+{
+    (void)code;
+    test_never(request, arg);
 }
 
 static inline void test_read_later(uv_timer_t *timer)
@@ -229,7 +262,8 @@ static inline void test_big(struct test_request *test, size_t bytes)
  *   ok        answers at once, reads nothing          echo   collects (n=: at most), answers it
  *   count     streams (n=: at most, pause=: ms after each piece), answers bytes and checksum
  *   later     starts to stream after ms= milliseconds  late  answers after ms= milliseconds
- *   hold      answers when told                        holdread  the same, but reads
+ *   now       answers inside the first on_data         mid   pauses there, answers on another turn
+ *   hold      answers when told, reads nothing
  *   big       answers n= bytes                         show  answers what was parsed
  *   badheader answers with a header that must not be   */
 static inline void test_handle(struct http_request *request, void *arg)
@@ -253,6 +287,14 @@ static inline void test_handle(struct http_request *request, void *arg)
     } else if (strcmp(name, "count") == 0) {
         uv_timer_init(&server->loop, &test->timer);
         test_start_reading(test, test_param(request, "n"));
+    } else if (strcmp(name, "mid") == 0) {
+        test->mid = true;
+        uv_timer_init(&server->loop, &test->timer);
+        test_start_reading(test, 0);
+    } else if (strcmp(name, "now") == 0) {
+        static const struct http_body_handler reader = {test_now_data, test_never,
+                                                        test_never_abort};
+        http_request_read(request, &reader, 0, test);
     } else if (strcmp(name, "later") == 0) {
         uv_timer_init(&server->loop, &test->timer);
         uv_timer_start(&test->timer, test_read_later, test_param(request, "ms"), 0);
