@@ -4,11 +4,17 @@
  * and every other byte stays. Pure; any thread. Accepts arbitrary bytes (length given); never reads
  * past it.
  *
- * Understood: INSERT INTO [TABLE] [db.]table [(columns, * EXCEPT …)] [SETTINGS …] [FORMAT X |
- * VALUES | SELECT/WITH … | ( SELECT …)], any line breaks, comments (`--`, `#`, `#!`, nested-free
- * slash-star), the three kinds of quotes with doubled and backslash escapes, no space before `(`.
- * INTO may be missing (newer ClickHouse). After `FORMAT X` comes data: for statements given in the
- * URL there is none.
+ * Understood: [WITH …] INSERT INTO [TABLE] [db.]table [(columns, * EXCEPT …)] [SETTINGS …]
+ * followed by FORMAT X, VALUES, or SELECT/WITH … (in brackets or not); any line breaks, comments
+ * (two dashes, `# `, `#!`, slash-star), three kinds of quotes with doubled and backslash escapes,
+ * heredocs, no space before a bracket. What ClickHouse servers would read differently (a comment
+ * inside a comment, odd escapes in a name) is refused.
+ *
+ * After `FORMAT X` comes data, whatever it looks like: for statements given in the URL there is
+ * normally none. When text is only the first part of a body (the head and some of its data), a
+ * result is final only if data_begin < len: else read more first (`FORMAT JS|ONEachRow`). An
+ * INSERT_SELECT needs the whole text. The same holds for errors: a prefix may fail where the whole
+ * would not, so keep reading up to the configured limit before giving up.
  */
 #ifndef CHXA_CH_INSERT_HEAD_H
 #define CHXA_CH_INSERT_HEAD_H
@@ -20,7 +26,7 @@
 #include <stddef.h>
 
 enum insert_source {
-    INSERT_FORMAT, /* FORMAT X; data follows in the body */
+    INSERT_FORMAT, /* FORMAT X, also SELECT … FROM input(…) FORMAT X; data follows in the body */
     INSERT_VALUES, /* VALUES; data follows behind the keyword or in the body */
     INSERT_SELECT, /* SELECT or WITH: no body */
 };
@@ -33,7 +39,9 @@ struct insert_head {
     enum insert_source source;
     char *format;      /* for INSERT_FORMAT, as written; else NULL */
     size_t data_begin; /* offset behind FORMAT X or VALUES (one newline or spaces after FORMAT's
-                          name are not skipped) */
+                          name are not skipped); the text's length for INSERT_SELECT */
+    size_t end;        /* of the statement: len, or before a lone `;` right behind FORMAT X, which
+                          servers would refuse */
 };
 
 /*
@@ -46,7 +54,7 @@ int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head
                       struct error *error);
 void insert_head_clear(struct insert_head *head);
 
-/* Appends the statement with its target replaced by `database`.`table`, quoted. */
+/* Appends the statement up to head->end with its target replaced by `database`.`table`, quoted. */
 void insert_head_rewrite(const char *text, size_t len, const struct insert_head *head,
                          const char *database, const char *table, struct buf *out);
 
