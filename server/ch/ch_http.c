@@ -851,6 +851,11 @@ static void on_close_turn(uv_timer_t *timer)
     client_try_free(timer->data);
 }
 
+uv_loop_t *ch_client_loop(const struct ch_client *client)
+{
+    return client->loop;
+}
+
 void ch_client_close(struct ch_client *client, void (*on_closed)(void *arg), void *arg)
 {
     if (!client)

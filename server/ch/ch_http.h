@@ -44,6 +44,8 @@ struct ch_client_config {
 
 int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
                   struct ch_client **ret_client, struct error *error);
+/* The loop that it runs on. */
+uv_loop_t *ch_client_loop(const struct ch_client *client);
 /* Cancels what runs (callbacks come first), then frees and calls on_closed. */
 void ch_client_close(struct ch_client *client, void (*on_closed)(void *arg), void *arg);
 

@@ -15,11 +15,21 @@ struct ch_caps {
     char *version;               /* for the log and the answers only */
     bool has_data_paths;         /* system.tables.data_paths (else data_path) */
     bool has_uuid;               /* system.tables.uuid */
+    bool has_unique_key;         /* system.tables.unique_key */
     bool has_detached_parts;     /* system.detached_parts */
-    bool has_disks;              /* system.disks */
-    bool has_insert_settings;    /* the SETTINGS clause and newer settings can be given */
-    bool has_drop_sync;          /* database_atomic_wait_for_drop_and_detach_synchronously exists */
-    bool has_insert_deduplicate; /* … and so on: one flag per thing we depend on */
+    bool has_disks;              /* system.disks, with a type */
+    bool has_disk_encrypted;     /* system.disks.is_encrypted */
+    bool has_disk_cache;         /* system.disks.cache_path */
+    bool has_mutations;          /* system.mutations */
+    bool has_insert_settings;    /* the setting async_insert, and with it INSERT … SETTINGS */
+    bool has_drop_sync;          /* database_atomic_wait_for_drop_and_detach_synchronously */
+    bool has_drop_limits;        /* max_table_size_to_drop can be set for one statement */
+    bool has_insert_deduplicate; /* the setting insert_deduplicate */
+    char *scratch_settings; /* `name = value, …`: those of ours for scratch tables that the server
+                               knows, "" for none */
+    struct ch_param *create_params; /* for a scratch table's CREATE: no check may refuse what the
+                                       target has; the strings are constants */
+    size_t n_create_params;
 };
 
 struct ch_disk {      /* where held parts of tables on this disk live */
@@ -35,7 +45,10 @@ struct ch_table {
                           can be carried */
     bool replicated;
     bool old_syntax; /* MergeTree(date, key, granularity): part names carry dates */
-    char *schema;    /* canonical JSON of what table_schema_compare reads */
+    char *schema;    /* canonical JSON of what table_schema_compatible reads */
+    char *shape;     /* SHA-256 of the whole definition: what makes rows into parts (defaults,
+                        codecs, indexes, TTL, settings too); differs whenever a scratch table
+                        must */
     struct ch_disk *disks;
     size_t n_disks;
     char **views; /* db.name of each materialized view that reads from it */
@@ -43,6 +56,7 @@ struct ch_table {
 };
 
 void ch_caps_clear(struct ch_caps *caps);
+void ch_caps_copy(const struct ch_caps *from, struct ch_caps *ret);
 void ch_table_clear(struct ch_table *table);
 
 /* Asks the server. Errors as in ch_http.h. ret caps valid during the callback, may be moved out. */
@@ -50,19 +64,17 @@ typedef void ch_caps_cb(void *arg, int code, struct error *error, struct ch_caps
 void ch_caps_probe(struct ch_client *client, uint64_t timeout_ms, ch_caps_cb *done, void *arg);
 
 /*
- * Loads a table. CHXA_E_TARGET_NOT_FOUND; CHXA_E_TARGET_UNSUPPORTED (a view, a Distributed, Buffer,
- * Memory… table, a disk that is not local or not on one filesystem with its root), with a sentence
- * that tells the user what to do instead; or as in ch_http.h. Views are listed, not refused (the
- * caller decides). The table is valid during the callback and may be moved out.
+ * Loads a table in one request. CHXA_E_TARGET_NOT_FOUND; CHXA_E_TARGET_UNSUPPORTED (a view, a
+ * Distributed, Buffer, Memory… table, a disk that is not local or not on one filesystem with its
+ * root), with a sentence that tells the user what to do instead; or as in ch_http.h. Views are
+ * listed, not refused (the caller decides). The table is valid during the callback and may be moved
+ * out.
  */
 typedef void ch_table_cb(void *arg, int code, struct error *error, struct ch_table *table);
 void ch_table_load(struct ch_client *client, const struct ch_caps *caps, const char *database,
                    const char *table, uint64_t timeout_ms, ch_table_cb *done, void *arg);
 
-/* Name of the database of a client that names none: the service account's default (SELECT
- * currentDatabase()). */
-
-/* DDL of an empty scratch table like `table`. Appends to out. */
+/* DDL of an empty scratch table like `table`. Appends to out. Run it with caps->create_params. */
 void ch_table_scratch_ddl(const struct ch_table *table, const struct ch_caps *caps,
                           const char *database, const char *name, struct buf *out);
 

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The structure fingerprint's making; table_schema_compatible, its reader, is in table.h. Pure; any
+ * thread. Internal to the table files.
+ */
+#ifndef CHXA_CH_TABLE_SCHEMA_H
+#define CHXA_CH_TABLE_SCHEMA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct table_schema_column {
+    const char *name;
+    const char *type;
+    const char *default_kind; /* "", DEFAULT, MATERIALIZED, ALIAS, EPHEMERAL */
+};
+
+/* All borrowed for the call. */
+struct table_schema {
+    const char *uuid;   /* "": none */
+    const char *engine; /* engine_full without replication */
+    const char *partition_key, *sorting_key, *primary_key, *sampling_key;
+    struct table_schema_column *columns; /* is sorted by name */
+    size_t n_columns;
+    const char *
+        *alters; /* ALTERs that the server lists as mutations: a column dropped, renamed … */
+    size_t n_alters;
+};
+
+/* Canonical JSON text, malloc'd; NULL when the engine cannot be understood. */
+char *table_schema_encode(struct table_schema *schema);
+
+#endif
