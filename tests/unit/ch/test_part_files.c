@@ -34,7 +34,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 
 static void setup(void)
 {
-    strcpy(base, "/tmp/chxa-parts-XXXXXX");
+    snprintf(base, sizeof base, "/tmp/chxa-parts-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(base));
     snprintf(root, sizeof root, "%s/root", base);
     snprintf(table, sizeof table, "%s/root/scratch", base);
@@ -187,7 +187,7 @@ START_TEST(test_name_parse)
     ck_assert(!part_name_parse("20240101_20240131", true, &name));
     char long_name[400];
     memset(long_name, '1', sizeof long_name);
-    strcpy(long_name + 300, "_1_1_0");
+    memcpy(long_name + 300, "_1_1_0", 7);
     ck_assert(!part_name_parse(long_name, false, &name));
 }
 END_TEST
@@ -447,7 +447,7 @@ START_TEST(test_link_long_partition)
 {
     char name[300];
     memset(name, '1', sizeof name);
-    strcpy(name + 220, "_1_1_0");
+    memcpy(name + 220, "_1_1_0", 7);
     make_part(table, name, "1");
     struct chxa_part part = {0};
     ck_assert_int_eq(part_link(table, name, false, root, 0, XID, 1000000000000000u, &part, &err),
