@@ -120,7 +120,8 @@ struct sqlite_store {
     char *lock_path;
     int lock_fd;    /* -1: not held */
     uint64_t epoch; /* the one taken with the lock */
-    bool refused;   /* REFUSED or LOST was told since the last READY */
+    bool said;      /* an event was posted; the last one: */
+    enum store_event said_event;
 };
 
 /* ---- statements ---- */
@@ -391,9 +392,15 @@ static void event_run(struct store_mail *mail)
     free(event);
 }
 
-/* Takes detail. */
+/* Takes detail. Says it once, until something else is said. */
 static void event_post(struct sqlite_store *store, enum store_event what, char *detail)
 {
+    if (store->said && store->said_event == what) {
+        free(detail);
+        return;
+    }
+    store->said = true;
+    store->said_event = what;
     struct sqlite_event *event = mem_alloc(sizeof *event);
     event->mail.run = event_run;
     event->store = store;
@@ -401,16 +408,6 @@ static void event_post(struct sqlite_store *store, enum store_event what, char *
     event->epoch = store->epoch;
     event->detail = detail;
     store_post(&store->base, &event->mail);
-}
-
-/* Takes detail. Tells it once until the next READY. */
-static void event_post_once(struct sqlite_store *store, enum store_event what, char *detail)
-{
-    if (store->refused)
-        free(detail);
-    else
-        event_post(store, what, detail);
-    store->refused = true;
 }
 
 /* True when fd is still the file at path: not deleted and made anew since it was opened. */
@@ -483,23 +480,22 @@ static void lock_try(struct sqlite_store *store)
     int error = 0;
     store->lock_fd = lock_file_take(store->lock_path, &error);
     if (store->lock_fd < 0 && error == EAGAIN) {
-        event_post_once(store, STORE_REFUSED,
-                        mem_printf("another process holds the lock of node %s (%s)",
-                                   store->base.node, store->lock_path));
+        event_post(store, STORE_REFUSED,
+                   mem_printf("another process holds the lock of node %s (%s)", store->base.node,
+                              store->lock_path));
         return;
     }
     if (store->lock_fd < 0) {
-        event_post_once(store, STORE_LOST, mem_printf("%s: %s", store->lock_path, strerror(error)));
+        event_post(store, STORE_LOST, mem_printf("%s: %s", store->lock_path, strerror(error)));
         return;
     }
     if (epoch_bump(store) != SQLITE_OK) {
-        event_post_once(
+        event_post(
             store, STORE_LOST,
             mem_printf("%s: cannot take a new epoch: %s", store->path, sqlite3_errmsg(store->db)));
         lock_release(store);
         return;
     }
-    store->refused = false;
     event_post(store, STORE_READY,
                mem_printf("%s: node %s, epoch %llu", store->path, store->base.node,
                           (unsigned long long)store->epoch));
@@ -536,10 +532,9 @@ static void batch_fenced(struct sqlite_store *store, struct store_op *batch, uin
 {
     batch_undo(store, batch, CHXA_E_STORE_CONFLICT, CHXA_E_STORE_UNAVAILABLE);
     lock_release(store);
-    event_post_once(store, STORE_LOST,
-                    mem_printf("node %s was taken over: epoch %llu, ours was %llu",
-                               store->base.node, (unsigned long long)epoch,
-                               (unsigned long long)store->epoch));
+    event_post(store, STORE_LOST,
+               mem_printf("node %s was taken over: epoch %llu, ours was %llu", store->base.node,
+                          (unsigned long long)epoch, (unsigned long long)store->epoch));
 }
 
 static void batch_run(struct sqlite_store *store, struct store_op *batch)
