@@ -709,7 +709,8 @@ void config_help(FILE *out)
         "  --config FILE   read `key = value` lines; flags win over it\n"
         "  --check-config  print what would be used and what is wrong, and exit (2: something is)\n"
         "  --version       print the version and exit\n"
-        "  --help          print this and exit\n",
+        "  --help          print this and exit\n\n"
+        "Dashes in a flag stand for underscores.\n",
         out);
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct row *row = &rows[i];
@@ -717,10 +718,7 @@ void config_help(FILE *out)
             fprintf(out, "\n%s\n", row->key);
             continue;
         }
-        fputs("  --", out);
-        for (const char *at = row->key; *at; at++)
-            fputc(*at == '_' ? '-' : *at, out);
-        fprintf(out, "\n      %s (", row->doc);
+        fprintf(out, "  --%s\n      %s (", row->key, row->doc);
         print_range(row, out);
         fputs(")\n", out);
     }
