@@ -54,6 +54,8 @@ int http_server_start(uv_loop_t *loop, const char *listen, const struct http_con
                       struct error *error);
 /* "127.0.0.1:8124": what was bound. */
 const char *http_server_address(const struct http_server *server);
+/* Open client connections, for the gauge. */
+size_t http_server_connections(const struct http_server *server);
 /* Stops accepting, closes what is idle, lets requests under way finish for at most deadline_ms from
  * now, then closes all, frees and calls on_closed (on a later turn). A request that is not answered
  * even then stays valid for its handler, which still owes (and may make) its reply; the loop must
@@ -99,9 +101,10 @@ struct http_body_handler {
  * turns. */
 void http_request_read(struct http_request *request, const struct http_body_handler *handler,
                        uint64_t bytes_max, void *arg);
-/* Back-pressure: stop and go on. Between them no callback of the body comes (on_end neither) and
- * nothing is read from the socket; while paused the idle time-out does not run, and a client that
- * goes away is not noticed. Resume's callbacks come on a later turn. */
+/* Back-pressure: stop and go on. Between them no callback of the body comes (on_end neither;
+ * on_abort only when the server's stop closes the connection) and nothing is read from the socket;
+ * while paused the idle time-out does not run, and a client that goes away is not noticed. Resume's
+ * callbacks come on a later turn. */
 void http_request_pause(struct http_request *request);
 void http_request_resume(struct http_request *request);
 /* Collects a small body whole, then calls done: code 0 or as on_abort; body NUL-terminated, valid

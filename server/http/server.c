@@ -8,6 +8,7 @@
 #include "http/http_private.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,8 +90,6 @@ static void server_free(struct http_server *server)
         on_closed(arg);
 }
 
-static void server_close_timer(struct http_server *server);
-
 static void server_handle_closed(uv_handle_t *handle)
 {
     struct http_server *server = handle->data;
@@ -158,6 +157,11 @@ const char *http_server_address(const struct http_server *server)
     return server->address;
 }
 
+size_t http_server_connections(const struct http_server *server)
+{
+    return server->n_conns;
+}
+
 static void server_stop_expired(uv_timer_t *timer)
 {
     struct http_server *server = timer->data;
@@ -170,6 +174,7 @@ static void server_stop_expired(uv_timer_t *timer)
 void http_server_stop(struct http_server *server, uint64_t deadline_ms,
                       void (*on_closed)(void *arg), void *arg)
 {
+    assert(!server->stopping);
     server->stopping = true;
     server->on_closed = on_closed;
     server->on_closed_arg = arg;

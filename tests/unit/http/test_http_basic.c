@@ -143,6 +143,9 @@ static const struct {
     {"GET /ok HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false},
     {"GET /ok HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n", false},
     {"GET /ok HTTP/1.0\r\n\r\n", false},
+    {"GET /ok HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+     "HTTP2-Settings: AAMAAABk\r\n\r\n",
+     true},
     {"GET /ok HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true},
     {"GET /ok HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", true},
 };
