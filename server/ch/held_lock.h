@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose held area it is: <root>/chxa/owner names the node, and is locked while a process of it
+ * runs, so that two coordinators never clean up each other's parts (a wrong `clickhouse` setting, a
+ * second store).
+ *
+ * Threads: blocks; call it on a worker thread.
+ */
+#ifndef CHXA_CH_HELD_LOCK_H
+#define CHXA_CH_HELD_LOCK_H
+
+#include "base/error.h"
+
+/*
+ * Creates <root>/chxa (mode 0700) if missing and locks it for `identity` ("cluster/node") until
+ * *ret_fd is closed (or the process ends in any way). CHXA_E_NOT_READY: another process has it, or
+ * it belongs to another node and still holds transactions; CHXA_E_IO_FAILED: the root cannot be
+ * written (not the same machine or user as ClickHouse).
+ */
+int held_lock(const char *root, const char *identity, int *ret_fd, struct error *error);
+
+#endif
