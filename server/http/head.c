@@ -333,9 +333,6 @@ static int head_framing(struct http_head *head, struct error *error)
         if (!length_parse(length, &head->content_length))
             return invalid(error, "Content-Length is not a number");
         head->framing = head->content_length ? HTTP_FRAMING_LENGTH : HTTP_FRAMING_NONE;
-    } else if (strcmp(head->method, "POST") == 0 || strcmp(head->method, "PUT") == 0) {
-        return error_set(error, CHXA_E_LENGTH_REQUIRED,
-                         "%s without Content-Length or Transfer-Encoding: chunked", head->method);
     }
     return 0;
 }

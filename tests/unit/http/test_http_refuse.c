@@ -128,9 +128,6 @@ static const struct {
     {"GET /a?q=%4&b=1 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
     {"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n", 400},
     /* lengths, expectations */
-    {"POST /ok HTTP/1.1\r\nHost: a\r\n\r\n", 411},
-    {"PUT /ok HTTP/1.1\r\nHost: a\r\n\r\n", 411},
-    {"POST /ok HTTP/1.0\r\n\r\n", 411},
     {"POST /ok HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\na", 417},
     {"POST /ok HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 1\r\n\r\na", 417},
 };
@@ -175,12 +172,12 @@ END_TEST
 START_TEST(an_error_is_an_error_object)
 {
     int fd = client_connect(&server);
-    client_puts(fd, "POST /ok HTTP/1.1\r\nHost: a\r\n\r\n");
+    client_puts(fd, "POST /ok HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nContent-Length: 1\r\n\r\na");
     char *all = client_read_all(fd);
-    ck_assert_ptr_nonnull(strstr(all, "HTTP/1.1 411 Length Required\r\n"));
+    ck_assert_ptr_nonnull(strstr(all, "HTTP/1.1 417 Expectation Failed\r\n"));
     ck_assert_ptr_nonnull(strstr(all, "Content-Type: application/json\r\n"));
     ck_assert_ptr_nonnull(
-        strstr(all, "\r\n\r\n{\"error\":{\"code\":\"LENGTH_REQUIRED\",\"message\":\""));
+        strstr(all, "\r\n\r\n{\"error\":{\"code\":\"EXPECTATION_FAILED\",\"message\":\""));
     ck_assert_ptr_nonnull(strstr(all, "\"retryable\":false,\"outcome\":\"known\"}}"));
     free(all);
     close(fd);
