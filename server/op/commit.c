@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Commit: Prepared (or Initialized, checked by prepare.c) → Committing → Committed. Read the table
+ * from top to bottom: it is the commit, and the recovery plan too.
+ *
+ * Invariants
+ *   - Committing goes only forward. Nothing here has an edge to Aborting.
+ *   - A part is attached at most once: before each ATTACH we know that no ALTER of ours runs, and
+ * where every part is (core/part_plan.h). The directory's inode is the part's identity.
+ *   - Committed is recorded only when every part was seen in its table, or left it by a merge after
+ * its marker was set.
+ *
+ * What recovery sees after a crash, by the step that was under way:
+ *   decide          the transaction as it was, or Committing with all parts held: this table from
+ * "quiet" mark, move      Committing; parts held, held with a marker, or in detached/ with one:
+ * move what is left, attach attach          … and parts in the table, or in detached/attaching_N,
+ * ignored_N: rename those back, attach sync, record    Committing with every part in its table (or
+ * merged away, its marker tells): record clear           Committed with a folder of markers:
+ * recover.c removes it
+ */
+#include "op/txn.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ch/sql.h"
+#include "core/part_plan.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct commit {
+    struct op op;
+    char *xid;
+    bool recovering; /* entered at "quiet": look before anything else */
+    bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
+    bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
+    bool refused;    /* the table does not suit the parts: op.error says why; move them back */
+    bool no_dedup;   /* an ATTACH was swallowed by deduplication: switch it off */
+    unsigned blocks; /* in a row */
+    const struct chxa_target **targets;
+    size_t n_targets, at;
+    struct chxa_part *parts;   /* of the target at `at`; shallow, in write order */
+    enum part_todo *todo;      /* for each */
+    struct part_place *places; /* for each */
+    size_t n_parts;
+    size_t *batch; /* indexes into parts: of the ALTER under way */
+    size_t n_batch;
+    char **table_paths; /* by root */
+    size_t n_paths;
+    char **sync_paths; /* directories of the tables that got parts */
+    size_t n_sync_paths;
+    char **roots; /* disks that held parts */
+    size_t n_roots;
+};
+
+static void commit_decide(struct op *op);
+static void commit_target(struct op *op);
+static void commit_quiet(struct op *op);
+static void commit_check(struct op *op);
+static void commit_look(struct op *op);
+static void commit_mend(struct op *op);
+static void commit_mark(struct op *op);
+static void commit_move(struct op *op);
+static void commit_attach(struct op *op);
+static void commit_verify(struct op *op);
+static void commit_retreat(struct op *op);
+static void commit_block(struct op *op);
+static void commit_sync(struct op *op);
+static void commit_record(struct op *op);
+static void commit_clear(struct op *op);
+
+static const struct op_step commit_steps[] = {
+    {"decide", commit_decide}, /* record Committing: the decision */
+    {"target", commit_target}, /* the next table that has parts; none: on to "sync" */
+    {"quiet",
+     commit_quiet}, /* if unsure: wait until no ALTER of ours runs and the table is writable */
+    {"check", commit_check},     /* the table is there, its structure suits the parts */
+    {"look", commit_look},       /* where each part is, hence what is left to do */
+    {"mend", commit_mend},       /* rename attaching_N and ignored_N back to N in detached/ */
+    {"mark", commit_mark},       /* leave a marker beside each held part of the batch, durably */
+    {"move", commit_move},       /* rename them from the held area into detached/ */
+    {"attach", commit_attach},   /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
+    {"verify", commit_verify},   /* see each in the table; then the next batch or the next table */
+    {"retreat", commit_retreat}, /* blocked: what is not attached goes back into the held area */
+    {"block", commit_block},     /* record the reason, tell those who wait, try again later */
+    {"sync", commit_sync},       /* fsync the tables' directories */
+    {"record", commit_record},   /* record Committed */
+    {"clear", commit_clear},     /* remove the folder with the markers */
+};
+
+static void commit_finished(struct op *op, int code);
+static void commit_release(struct op *op);
+
+static const struct op_kind commit_kind = {
+    "commit",        commit_steps,   sizeof commit_steps / sizeof commit_steps[0],
+    commit_finished, commit_release,
+};
+
+#define QUIET_POLL_MS   50u
+#define RETRY_MAX_MS    60000u
+#define ALTER_BYTES_MAX 100000u /* of one ALTER's text, well below max_query_size */
+
+void commit_start(struct txn *txn, bool recovering)
+{
+    struct commit *commit = mem_alloc(sizeof *commit);
+    commit->xid = mem_strdup(txn_xid(txn));
+    commit->recovering = commit->unsure = recovering;
+    txn->op = &commit->op;
+    op_start(&commit->op, &commit_kind, txn->coord, txn, recovering ? "target" : "decide");
+}
+
+static void target_done(struct commit *commit)
+{
+    for (size_t i = 0; commit->places && i < commit->n_parts; i++)
+        part_place_clear(&commit->places[i]);
+    for (size_t i = 0; commit->table_paths && i < commit->n_paths; i++)
+        free(commit->table_paths[i]);
+    free(commit->places);
+    free(commit->todo);
+    free(commit->batch);
+    free(commit->parts);
+    free(commit->table_paths);
+    commit->places = NULL;
+    commit->todo = NULL;
+    commit->batch = NULL;
+    commit->parts = NULL;
+    commit->table_paths = NULL;
+    commit->n_parts = commit->n_batch = commit->n_paths = 0;
+}
+
+/* ---- waiting for what is not in our hands ---- */
+
+static void wait_and_retry(struct commit *commit, const char *step)
+{
+    struct op *op = &commit->op;
+    commit->blocks++;
+    op_retry(op, step,
+             op_backoff_ms(commit->blocks, op->coord->config.commit_retry_ms, RETRY_MAX_MS));
+}
+
+/* ClickHouse does not answer: nothing is known to be wrong with the transaction. */
+static void wait_for_clickhouse(struct commit *commit, const struct error *error)
+{
+    commit->unsure = true;
+    txn_note(commit->op.txn, "waiting for ClickHouse: %s", error_message(error));
+    wait_and_retry(commit, "quiet");
+}
+
+/* ---- decide ---- */
+
+static void commit_decided(struct op *op, int code)
+{
+    if (code)
+        op_end(op, code);
+    else
+        op_next(op);
+}
+
+static void commit_decide(struct op *op)
+{
+    txn_store_state(op, CHXA_COMMITTING, NULL, false, commit_decided);
+}
+
+/* ---- target ---- */
+
+static void remember_sync_paths(struct commit *commit)
+{
+    commit->sync_paths = mem_realloc(commit->sync_paths, (commit->n_sync_paths + commit->n_paths) *
+                                                             sizeof *commit->sync_paths);
+    for (size_t i = 0; i < commit->n_paths; i++) {
+        if (commit->table_paths[i])
+            commit->sync_paths[commit->n_sync_paths++] = commit->table_paths[i];
+        commit->table_paths[i] = NULL;
+    }
+}
+
+static void commit_target(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    if (commit->targets == NULL) {
+        commit->targets = txn_targets(op->txn, &commit->n_targets);
+        commit->at = 0;
+    } else {
+        remember_sync_paths(commit);
+        target_done(commit);
+        commit->at++;
+    }
+    for (; commit->at < commit->n_targets; commit->at++) {
+        commit->parts = txn_target_parts(op->txn, commit->targets[commit->at], &commit->n_parts);
+        if (commit->n_parts)
+            break;
+        free(commit->parts);
+        commit->parts = NULL;
+    }
+    if (commit->at == commit->n_targets) {
+        op_goto(op, "sync");
+        return;
+    }
+    commit->todo = mem_array(commit->n_parts, sizeof *commit->todo);
+    commit->places = mem_array(commit->n_parts, sizeof *commit->places);
+    commit->batch = mem_array(commit->n_parts, sizeof *commit->batch);
+    op_next(op);
+}
+
+/* ---- quiet ---- */
+
+static void quiet_answered(void *arg, const struct ch_answer *answer)
+{
+    struct commit *commit = arg;
+    struct op *op = &commit->op;
+    if (answer->code) {
+        wait_for_clickhouse(commit, answer->error);
+    } else if (strcmp(answer->body, "0\t0\n") != 0) {
+        txn_note(op->txn, "waiting for an ATTACH of ours that still runs, or a read-only replica");
+        op_retry(op, NULL, QUIET_POLL_MS);
+    } else {
+        commit->unsure = false;
+        txn_note(op->txn, NULL);
+        op_next(op);
+    }
+}
+
+static void commit_quiet(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    if (!commit->unsure) {
+        op_next(op);
+        return;
+    }
+    const struct chxa_target *target = commit->targets[commit->at];
+    char *prefix = mem_printf("chxa:%s:", commit->xid);
+    struct buf sql = {0};
+    buf_puts(&sql, "SELECT (SELECT count() FROM system.processes WHERE position(query_id, ");
+    sql_string(&sql, prefix);
+    buf_puts(&sql,
+             ") = 1), (SELECT count() FROM system.replicas WHERE is_readonly AND database = ");
+    sql_string(&sql, target->database);
+    buf_puts(&sql, " AND table = ");
+    sql_string(&sql, target->table);
+    buf_puts(&sql, ") FORMAT TabSeparated");
+    struct ch_statement statement = {
+        .sql = buf_str(&sql),
+        .timeout_ms = op->coord->config.clickhouse_timeout_ms,
+    };
+    ch_query(op->coord->client, &statement, quiet_answered, commit);
+    buf_clear(&sql);
+    free(prefix);
+}
+
+/* ---- check ---- */
+
+static void block_because(struct commit *commit, const struct error *error)
+{
+    error_set(&commit->op.error, CHXA_E_BLOCKED, "%s", error_message(error));
+    op_goto(&commit->op, "block");
+}
+
+/* The root of a disk that holds parts but none of the table any more; NULL: there is none. */
+static const char *lost_disk(const struct commit *commit)
+{
+    for (size_t i = 0; i < commit->n_parts; i++)
+        if (commit->table_paths[commit->parts[i].disk] == NULL)
+            return commit->targets[commit->at]->roots[commit->parts[i].disk];
+    return NULL;
+}
+
+static void commit_checked(void *arg, int code, struct error *error, struct ch_table *table)
+{
+    struct commit *commit = arg;
+    struct op *op = &commit->op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    if (code == CHXA_E_CLICKHOUSE_UNAVAILABLE || code == CHXA_E_CLICKHOUSE_UNKNOWN) {
+        wait_for_clickhouse(commit, error);
+        return;
+    }
+    if (code) {
+        block_because(commit, error);
+        return;
+    }
+    for (size_t i = 0; commit->table_paths && i < commit->n_paths; i++)
+        free(commit->table_paths[i]);
+    free(commit->table_paths);
+    commit->table_paths = table_paths_by_root(table, target);
+    commit->n_paths = target->n_roots;
+    const char *lost = lost_disk(commit);
+    if (lost) {
+        error_set(error, CHXA_E_BLOCKED, "%s.%s is no longer on the disk at %s", target->database,
+                  target->table, lost);
+        block_because(commit, error);
+        return;
+    }
+    commit->refused = txn_check_schema(op->txn, target, table, &op->error) != 0;
+    op_next(op);
+}
+
+static void commit_check(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    ch_table_load(op->coord->client, &op->coord->caps, target->database, target->table,
+                  op->coord->config.clickhouse_timeout_ms, commit_checked, commit);
+}
+
+/* ---- look ---- */
+
+static struct part_facts facts_of(const struct part_place *place)
+{
+    return (struct part_facts){
+        .held = place->held,
+        .marker = place->marker,
+        .detached = place->detached,
+        .displaced = place->attaching || place->ignored,
+        .active = place->active != NULL,
+    };
+}
+
+/* On a worker thread, like every *_work here: the record's writes do not change any more, and this
+ * operation waits. */
+static void look_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    for (size_t i = 0; i < commit->n_parts; i++)
+        part_place_clear(&commit->places[i]);
+    op->work_code =
+        part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
+                         target->roots, target->n_roots, commit->places, &op->work_error);
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++)
+        commit->todo[i] = part_plan(facts_of(&commit->places[i]));
+}
+
+/* The next parts to attach, in write order, as many as one ALTER takes. Returns the first vanished
+ * part's index, or n_parts when none has. */
+static size_t choose_batch(struct commit *commit)
+{
+    size_t bytes = 0;
+    commit->n_batch = 0;
+    for (size_t i = 0; i < commit->n_parts; i++) {
+        if (commit->todo[i] == PART_VANISHED)
+            return i;
+        if (commit->todo[i] == PART_DONE)
+            continue;
+        bytes += strlen(commit->parts[i].name) + sizeof "ATTACH PART '', ";
+        if (commit->n_batch == commit->op.coord->config.attach_parts_max || bytes > ALTER_BYTES_MAX)
+            continue; /* later parts may still have vanished: look at all */
+        commit->batch[commit->n_batch++] = i;
+    }
+    return commit->n_parts;
+}
+
+static void block_vanished(struct commit *commit, size_t first)
+{
+    const struct chxa_target *target = commit->targets[commit->at];
+    size_t n = 0;
+    for (size_t i = first; i < commit->n_parts; i++)
+        n += commit->todo[i] == PART_VANISHED;
+    error_set(&commit->op.error, CHXA_E_BLOCKED,
+              "hazard: %zu parts for %s.%s are neither held nor detached nor attached, the first "
+              "is %s (%llu "
+              "rows)",
+              n, target->database, target->table, commit->parts[first].name,
+              (unsigned long long)commit->parts[first].rows);
+    op_goto(&commit->op, "retreat");
+}
+
+static bool work_failed(struct op *op)
+{
+    if (op->work_code == 0)
+        return false;
+    block_because((struct commit *)op, &op->work_error);
+    return true;
+}
+
+static void commit_looked(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    if (work_failed(op))
+        return;
+    size_t vanished = choose_batch(commit);
+    if (vanished < commit->n_parts)
+        block_vanished(commit, vanished);
+    else if (commit->n_batch == 0)
+        op_goto(op, "target");
+    else if (commit->refused)
+        op_goto(op, "retreat");
+    else
+        op_next(op);
+}
+
+static void commit_look(struct op *op)
+{
+    op_blocking(op, look_work, commit_looked);
+}
+
+/* ---- mend, mark, move ---- */
+
+static void mend_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
+        const struct chxa_part *part = &commit->parts[commit->batch[i]];
+        const struct part_place *place = &commit->places[commit->batch[i]];
+        if (commit->todo[commit->batch[i]] != PART_RENAME)
+            continue;
+        char *attaching = mem_printf("attaching_%s", part->name);
+        op->work_code =
+            detached_rename(commit->table_paths[part->disk],
+                            place->attaching ? attaching : place->ignored, part, &op->work_error);
+        free(attaching);
+    }
+}
+
+static void commit_worked(struct op *op)
+{
+    if (!work_failed(op))
+        op_next(op);
+}
+
+static bool batch_has(const struct commit *commit, enum part_todo todo)
+{
+    for (size_t i = 0; i < commit->n_batch; i++)
+        if (commit->todo[commit->batch[i]] == todo)
+            return true;
+    return false;
+}
+
+static void commit_mend(struct op *op)
+{
+    if (!batch_has((struct commit *)op, PART_RENAME)) {
+        op_next(op);
+        return;
+    }
+    op_blocking(op, mend_work, commit_worked);
+    op_sent(op);
+}
+
+static void mark_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    bool fsync = op->coord->config.fsync;
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
+        const struct chxa_part *part = &commit->parts[commit->batch[i]];
+        if (commit->todo[commit->batch[i]] == PART_MOVE)
+            op->work_code =
+                held_mark(target->roots[part->disk], commit->xid, part, false, &op->work_error);
+    }
+    char name[HELD_DIR_BYTES_MAX + 1];
+    held_dir_name(commit->xid, name);
+    for (size_t i = 0; fsync && op->work_code == 0 && i < target->n_roots; i++) {
+        bool used = false;
+        for (size_t j = 0; j < commit->n_batch; j++)
+            used = used || commit->parts[commit->batch[j]].disk == i;
+        if (!used)
+            continue;
+        char *path = mem_printf("%s/chxa/%s", target->roots[i], name);
+        op->work_code = dir_sync(path, &op->work_error);
+        free(path);
+    }
+}
+
+static void commit_mark(struct op *op)
+{
+    if (!batch_has((struct commit *)op, PART_MOVE)) {
+        op_goto(op, "attach");
+        return;
+    }
+    op_blocking(op, mark_work, commit_worked);
+    op_sent(op);
+}
+
+static void move_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
+        const struct chxa_part *part = &commit->parts[commit->batch[i]];
+        if (commit->todo[commit->batch[i]] == PART_MOVE)
+            op->work_code = held_move_out(target->roots[part->disk], commit->xid, part,
+                                          commit->table_paths[part->disk], &op->work_error);
+    }
+}
+
+static void commit_move(struct op *op)
+{
+    op_blocking(op, move_work, commit_worked);
+    op_sent(op);
+}
+
+/* ---- attach ---- */
+
+static void commit_attached(void *arg, const struct ch_answer *answer)
+{
+    struct commit *commit = arg;
+    struct op *op = &commit->op;
+    commit->rejected = answer->code == CHXA_E_CLICKHOUSE_REJECTED;
+    if (answer->code == 0) {
+        op_next(op);
+    } else if (commit->rejected) {
+        error_move(&op->error, answer->error);
+        op_next(op);
+    } else {
+        wait_for_clickhouse(commit, answer->error);
+    }
+}
+
+static void commit_attach(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    struct buf sql = {0};
+    buf_puts(&sql, "ALTER TABLE ");
+    sql_table(&sql, target->database, target->table);
+    for (size_t i = 0; i < commit->n_batch; i++) {
+        buf_puts(&sql, i ? ", ATTACH PART " : " ATTACH PART ");
+        sql_string(&sql, commit->parts[commit->batch[i]].name);
+    }
+    char *query_id = coord_query_id(op->coord, commit->xid, "attach");
+    struct ch_param no_dedup = {"insert_deduplicate", "0"};
+    struct ch_statement statement = {
+        .sql = buf_str(&sql),
+        .query_id = query_id,
+        .params = &no_dedup,
+        .n_params = commit->no_dedup && op->coord->caps.has_insert_deduplicate ? 1 : 0,
+        .timeout_ms = op->coord->config.clickhouse_timeout_ms,
+    };
+    ch_query(op->coord->client, &statement, commit_attached, commit);
+    op_sent(op);
+    free(query_id);
+    buf_clear(&sql);
+}
+
+/* ---- verify ---- */
+
+static void commit_verified(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    if (work_failed(op))
+        return;
+    size_t left = 0;
+    for (size_t i = 0; i < commit->n_batch; i++)
+        left += commit->todo[commit->batch[i]] != PART_DONE;
+    size_t vanished = choose_batch(commit); /* what the next ALTER would take */
+    if (vanished < commit->n_parts) {
+        block_vanished(commit, vanished);
+    } else if (left == 0) {
+        commit->blocks = 0;
+        op_goto(op, commit->n_batch ? "check" : "target");
+    } else if (!commit->rejected && !commit->no_dedup && op->coord->caps.has_insert_deduplicate) {
+        log_warn("ATTACH was swallowed by deduplication", "xid=%s parts=%zu", commit->xid, left);
+        commit->no_dedup = true;
+        op_goto(op, "look");
+    } else {
+        if (!commit->rejected)
+            error_set(&op->error, CHXA_E_BLOCKED,
+                      "ClickHouse accepted the ATTACH, but %zu parts stayed in detached/", left);
+        op_next(op);
+    }
+}
+
+static void commit_verify(struct op *op)
+{
+    op_blocking(op, look_work, commit_verified);
+}
+
+/* ---- retreat, block ---- */
+
+/* Best effort: what cannot be moved back stays in detached/, where the next look finds it. */
+static void retreat_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    for (size_t i = 0; i < commit->n_parts; i++) {
+        const struct chxa_part *part = &commit->parts[i];
+        const struct part_place *place = &commit->places[i];
+        char *attaching = mem_printf("attaching_%s", part->name);
+        const char *from = place->detached    ? part->name
+                           : place->attaching ? attaching
+                                              : place->ignored;
+        if (from != NULL)
+            op->work_code = held_move_back(target->roots[part->disk], commit->xid, part,
+                                           commit->table_paths[part->disk], from, &op->work_error);
+        free(attaching);
+    }
+}
+
+static void commit_retreated(struct op *op)
+{
+    if (op->work_code)
+        log_warn("a blocked part could not be moved back", "xid=%s error=\"%s\"", txn_xid(op->txn),
+                 error_message(&op->work_error));
+    op_next(op);
+}
+
+static void commit_retreat(struct op *op)
+{
+    op_blocking(op, retreat_work, commit_retreated);
+    op_sent(op);
+}
+
+static void blocked_told(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    struct error blocked = {0};
+    error_set(&blocked, CHXA_E_BLOCKED, "the commit is decided but blocked: %s",
+              error_message(&op->error));
+    txn_answer_error(op->txn, TXN_COMMIT, &blocked);
+    error_clear(&blocked);
+    commit->unsure = true;
+    wait_and_retry(commit, "quiet");
+}
+
+static void commit_blocked(struct op *op, int code)
+{
+    (void)code; /* the reason could not be stored: it is told, and stored at the next try */
+    blocked_told(op);
+}
+
+static void commit_block(struct op *op)
+{
+    const struct chxa_record *record = &op->txn->record;
+    const char *reason = error_message(&op->error);
+    if (record->blocked && record->reason && strcmp(record->reason, reason) == 0) {
+        blocked_told(op);
+        return;
+    }
+    log_error("commit blocked", "xid=%s reason=\"%s\"", txn_xid(op->txn), reason);
+    char *copy = mem_strdup(reason);
+    txn_store_state(op, CHXA_COMMITTING, copy, true, commit_blocked);
+    free(copy);
+}
+
+/* ---- sync, record, clear ---- */
+
+static void sync_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_sync_paths; i++) {
+        char *detached = mem_printf("%s/detached", commit->sync_paths[i]);
+        op->work_code = dir_sync(commit->sync_paths[i], &op->work_error);
+        if (op->work_code == 0)
+            op->work_code = dir_sync(detached, &op->work_error);
+        free(detached);
+    }
+}
+
+static void commit_sync(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    if (commit->n_sync_paths == 0 || !op->coord->config.fsync) {
+        op_next(op);
+        return;
+    }
+    op_blocking(op, sync_work, commit_worked);
+    op_sent(op);
+}
+
+/* All from the beginning, with what the store has now. */
+static void commit_reloaded(struct op *op, int code)
+{
+    struct commit *commit = (struct commit *)op;
+    target_done(commit);
+    free(commit->targets);
+    commit->targets = NULL;
+    if (code == 0 && op->txn->record.state == CHXA_COMMITTED)
+        op_goto(op, "clear");
+    else if (code == 0)
+        op_goto(op, "target");
+    else
+        wait_and_retry(commit, "record");
+}
+
+static void commit_recorded(struct op *op, int code)
+{
+    if (code == 0) {
+        op_next(op);
+        return;
+    }
+    txn_note(op->txn, "recording Committed: %s", chxa_error_text(code));
+    if (code == CHXA_E_STORE_CONFLICT || code == CHXA_E_STORE_UNKNOWN)
+        txn_reload(op, commit_reloaded);
+    else
+        wait_and_retry((struct commit *)op, "record");
+}
+
+static void commit_record(struct op *op)
+{
+    txn_store_state(op, CHXA_COMMITTED, NULL, false, commit_recorded);
+}
+
+static void clear_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    op->work_code =
+        held_remove(commit->xid, commit->roots, commit->n_roots, false, &op->work_error);
+}
+
+static void commit_cleared(struct op *op)
+{
+    if (op->work_code)
+        log_warn("the folder of a committed transaction could not be removed",
+                 "xid=%s error=\"%s\"", txn_xid(op->txn), error_message(&op->work_error));
+    op_next(op);
+}
+
+static void commit_clear(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    commit->roots = txn_roots(op->txn, false, &commit->n_roots);
+    if (commit->n_roots == 0) {
+        op_next(op);
+        return;
+    }
+    op_blocking(op, clear_work, commit_cleared);
+    op_sent(op);
+}
+
+static void commit_finished(struct op *op, int code)
+{
+    txn_op_finished(op->txn, op, TXN_COMMIT, code);
+}
+
+static void commit_release(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    target_done(commit);
+    for (size_t i = 0; i < commit->n_sync_paths; i++)
+        free(commit->sync_paths[i]);
+    for (size_t i = 0; i < commit->n_roots; i++)
+        free(commit->roots[i]);
+    free(commit->sync_paths);
+    free(commit->roots);
+    free(commit->targets);
+    free(commit->xid);
+    free(commit);
+}

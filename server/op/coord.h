@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The coordinator: what the HTTP layer calls. It keeps the node's open transactions in memory, asks
+ * the state table, and starts the operations (begin.c, write.c, prepare.c, commit.c, rollback.c,
+ * recover.c).
+ *
+ * Invariants
+ *   - The store is the truth; memory is a copy that only this process changes while it holds the
+ * node's lock.
+ *   - One exclusive operation (begin, prepare, commit, rollback) per transaction at a time;
+ * requests that come meanwhile wait in order and are then put to the state table again, which makes
+ * them replays, joins or refusals.
+ *   - A client that goes away stops nothing that was decided.
+ *
+ * Threads: the loop's only. Every callback comes exactly once, on a later turn.
+ */
+#ifndef CHXA_OP_COORD_H
+#define CHXA_OP_COORD_H
+
+#include "base/error.h"
+#include "ch/scratch.h"
+#include "core/txn_state.h"
+#include "store/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct coord;
+
+/* Limits and time-outs; each comes from the config key of the same name. */
+struct coord_config {
+    const char *cluster;
+    const char *node;
+    const char *url;      /* advertised */
+    const char *database; /* of the scratch tables */
+    uint64_t idle_timeout_ms, transaction_timeout_ms;
+    size_t transactions_max, writes_per_transaction_max, parts_per_transaction_max;
+    size_t parts_per_partition_max, attach_parts_max, sync_files_max;
+    uint64_t commit_retry_ms, store_timeout_ms, clickhouse_timeout_ms, drain_timeout_ms;
+    size_t scratch_tables_max, scratch_parts_max;
+    uint64_t scratch_idle_ms;
+    bool fsync;
+};
+
+/* client and store stay the caller's and must outlive the coordinator. Config strings are copied.
+ */
+void coord_new(uv_loop_t *loop, const struct coord_config *config, struct ch_client *client,
+               struct coord **ret_coord);
+/* Between coord_new and anything else (the store wants coord_store_event as its callback). */
+void coord_set_store(struct coord *coord, struct store *store);
+/* Give this to store_open, with the coord as its arg: READY starts recovery, LOST stops all change.
+ */
+void coord_store_event(void *coord, enum store_event event, const char *detail);
+/* Refuses new requests; running operations finish or stay resumable; after the deadline the rest is
+ * dropped. */
+void coord_stop(struct coord *coord, uint64_t deadline_ms, void (*on_stopped)(void *arg),
+                void *arg);
+void coord_free(struct coord *coord);
+
+/* NULL when requests are served; else a sentence on what is missing (store, ClickHouse, recovery).
+ */
+const char *coord_not_ready(const struct coord *coord);
+/* Called once, when the first recovery is done. */
+void coord_on_ready(struct coord *coord, void (*ready)(void *arg), void *arg);
+
+struct coord_reply {
+    int code;                         /* 0 or an error */
+    const struct error *error;        /* when code is set */
+    const struct chxa_record *record; /* what is known of the transaction, or NULL */
+    const struct chxa_write *write;   /* of a write that succeeded */
+    bool replay;                      /* done before, answered again */
+    bool pending;                     /* wait_ms is over and the end is not reached: ask again */
+};
+/* The reply and what it points to are valid during the call. */
+typedef void coord_cb(void *arg, const struct coord_reply *reply);
+
+struct coord_begin {
+    int64_t timeout_ms; /* 0: the node's setting */
+    const char *sink;   /* or NULL */
+    uint64_t epoch;
+    const char *meta; /* JSON text or NULL */
+};
+void coord_begin(struct coord *coord, const char *xid, const struct coord_begin *params,
+                 coord_cb *done, void *arg);
+/* event: TXN_PREPARE, TXN_COMMIT or TXN_ROLLBACK. NOT_OWNER: reply->record names the owner. */
+void coord_finish(struct coord *coord, const char *xid, enum txn_event event, uint64_t wait_ms,
+                  coord_cb *done, void *arg);
+/* From any node. */
+void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
+/* Removes a finished record; WRONG_STATE for others. */
+void coord_forget(struct coord *coord, const char *xid, coord_cb *done, void *arg);
+struct store *coord_store(struct coord *coord);
+
+/* ---- writing ---- */
+
+struct coord_write; /* lives from coord_write_start until its done callback */
+
+struct coord_write_params {
+    const char *xid;
+    const char *query;               /* the INSERT */
+    const char *write_id;            /* or NULL: made here */
+    const char *database;            /* the client's default database, or NULL */
+    bool skip_views;                 /* views=skip */
+    const char *content_encoding;    /* or NULL; passed on to ClickHouse */
+    const struct ch_param *settings; /* of the client; checked here */
+    size_t n_settings;
+    /* true: give me the body (or more of it); false: hold it back. */
+    void (*flow)(void *arg, bool want);
+};
+/* Never NULL. Without a flow(true) before done the body is of no interest. */
+struct coord_write *coord_write_start(struct coord *coord, const struct coord_write_params *params,
+                                      coord_cb *done, void *arg);
+void coord_write_data(struct coord_write *write, const void *data, size_t len);
+/* The body arrived whole. */
+void coord_write_end(struct coord_write *write);
+/* It will not (BODY_TRUNCATED, REQUEST_TIMEOUT, BODY_TOO_LARGE, …): the write fails with that code.
+ */
+void coord_write_abort(struct coord_write *write, int code);
+
+struct coord_stats {
+    size_t by_state[CHXA_STATE_COUNT]; /* of the transactions in memory */
+    size_t blocked;
+    int64_t oldest_ms[CHXA_STATE_COUNT]; /* time in its state of the oldest; 0: none */
+    uint64_t held_parts, held_bytes;     /* of open transactions */
+    size_t writes_in_flight;
+    struct scratch_stats scratch;
+};
+void coord_stats(struct coord *coord, struct coord_stats *ret_stats);
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recovery: on start, and again whenever the store comes back. Read the table from top to bottom.
+ *
+ * It finds out what ClickHouse is and where its disks are, takes the held areas, empties the
+ * scratch pool, reads the node's unfinished transactions, removes held folders that nobody names,
+ * and lets the ordinary operations finish what was decided (txn.c: resume_decided). A crash during
+ * recovery is an ordinary crash: every step only looks, or removes what has no value.
+ *
+ * ClickHouse or the store away: the step waits and tries again for ever; requests meanwhile get
+ * NOT_READY with the reason.
+ */
+#include "op/txn.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ch/disks.h"
+#include "ch/held_lock.h"
+#include "ch/sql.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE         500u
+#define GETS_AT_ONCE 64u
+#define RETRY_MIN_MS 100u
+#define RETRY_MAX_MS 2000u
+
+struct folder { /* in a held area, of no open transaction */
+    char *root, *name;
+    bool remove;
+    bool only_empty; /* of a committed transaction: nothing but markers may be in it */
+};
+
+struct recover {
+    struct op op;
+    char *identity;
+    char *after; /* page token */
+    char **xids; /* unfinished transactions to read */
+    size_t n_xids, next_xid, gets;
+    int gets_code;
+    struct folder *folders;
+    size_t n_folders, next_folder;
+};
+
+static void recover_probe(struct op *op);
+static void recover_disks(struct op *op);
+static void recover_lock(struct op *op);
+static void recover_pool(struct op *op);
+static void recover_list(struct op *op);
+static void recover_load(struct op *op);
+static void recover_folders(struct op *op);
+static void recover_judge(struct op *op);
+static void recover_clean(struct op *op);
+static void recover_resume(struct op *op);
+
+static const struct op_step recover_steps[] = {
+    {"probe", recover_probe},     /* what this ClickHouse can do, its default database */
+    {"disks", recover_disks},     /* where its disks are */
+    {"lock", recover_lock},       /* the held areas are ours */
+    {"pool", recover_pool},       /* drop left-over scratch tables */
+    {"list", recover_list},       /* ids of our unfinished transactions */
+    {"load", recover_load},       /* their records, with writes */
+    {"folders", recover_folders}, /* held folders that belong to none of them */
+    {"judge", recover_judge},     /* what the store says of each */
+    {"clean", recover_clean},     /* remove those without value */
+    {"resume", recover_resume},   /* finish what was decided; serve */
+};
+
+static void recover_finished(struct op *op, int code);
+static void recover_release(struct op *op);
+
+static const struct op_kind recover_kind = {
+    "recover",        recover_steps,   sizeof recover_steps / sizeof recover_steps[0],
+    recover_finished, recover_release,
+};
+
+void recover_start(struct coord *coord)
+{
+    struct recover *recover = mem_alloc(sizeof *recover);
+    recover->identity = mem_printf("%s/%s", coord->config.cluster, coord->config.node);
+    coord->recovery = &recover->op;
+    coord->recovered = false;
+    coord_set_not_ready(coord, "recovering");
+    /* What we learned of ClickHouse and its disks holds; only the store was away. */
+    op_start(&recover->op, &recover_kind, coord, NULL, coord->n_roots ? "list" : "probe");
+}
+
+/* Waits and runs the step again; the reason is told to those who ask. */
+static void try_again(struct op *op, const char *what, const struct error *error)
+{
+    char *why = mem_printf("%s: %s", what, error_message(error));
+    if (coord_not_ready(op->coord) == NULL || strcmp(coord_not_ready(op->coord), why) != 0)
+        log_warn("recovery waits", "step=%s reason=\"%s\"", op->kind->steps[op->at].name, why);
+    coord_set_not_ready(op->coord, why);
+    free(why);
+    if (op->coord->stopping)
+        op_fail(op, CHXA_E_CANCELLED, "stopping");
+    else
+        op_retry(op, NULL, op_backoff_ms(op->tries, RETRY_MIN_MS, RETRY_MAX_MS));
+}
+
+/* ---- probe ---- */
+
+static void default_database_known(void *arg, const struct ch_answer *answer)
+{
+    struct op *op = arg;
+    if (answer->code) {
+        try_again(op, "ClickHouse", answer->error);
+        return;
+    }
+    char *name = mem_strdup(answer->body);
+    name[strcspn(name, "\n")] = '\0';
+    sql_tsv_unescape(name);
+    free(op->coord->default_database);
+    op->coord->default_database = name;
+    op_next(op);
+}
+
+static void caps_known(void *arg, int code, struct error *error, struct ch_caps *caps)
+{
+    struct op *op = arg;
+    if (code) {
+        try_again(op, "ClickHouse", error);
+        return;
+    }
+    ch_caps_clear(&op->coord->caps);
+    op->coord->caps = *caps;
+    *caps = (struct ch_caps){0};
+    log_info("ClickHouse found", "version=%s", op->coord->caps.version);
+    struct ch_statement statement = {
+        .sql = "SELECT currentDatabase() FORMAT TabSeparated",
+        .timeout_ms = op->coord->config.clickhouse_timeout_ms,
+    };
+    ch_query(op->coord->client, &statement, default_database_known, op);
+}
+
+static void recover_probe(struct op *op)
+{
+    ch_caps_probe(op->coord->client, op->coord->config.clickhouse_timeout_ms, caps_known, op);
+}
+
+/* ---- disks, lock ---- */
+
+static void disks_known(void *arg, int code, struct error *error, char **roots, size_t n_roots)
+{
+    struct op *op = arg;
+    if (code) {
+        try_again(op, "ClickHouse's disks", error);
+        return;
+    }
+    struct coord *coord = op->coord;
+    coord->roots = mem_array(n_roots, sizeof *coord->roots);
+    for (size_t i = 0; i < n_roots; i++)
+        coord->roots[i] = mem_strdup(roots[i]);
+    coord->n_roots = n_roots;
+    op_next(op);
+}
+
+static void recover_disks(struct op *op)
+{
+    if (op->coord->n_roots)
+        op_next(op);
+    else
+        ch_disks_load(op->coord->client, &op->coord->caps, op->coord->config.clickhouse_timeout_ms,
+                      disks_known, op);
+}
+
+static void lock_work(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    struct coord *coord = op->coord;
+    for (; coord->n_locks < coord->n_roots; coord->n_locks++) {
+        op->work_code = held_lock(coord->roots[coord->n_locks], recover->identity,
+                                  &coord->locks[coord->n_locks], &op->work_error);
+        if (op->work_code)
+            return;
+    }
+}
+
+static void locked(struct op *op)
+{
+    if (op->work_code)
+        try_again(op, "the held area", &op->work_error);
+    else
+        op_next(op);
+}
+
+static void recover_lock(struct op *op)
+{
+    struct coord *coord = op->coord;
+    if (coord->locks == NULL)
+        coord->locks = mem_array(coord->n_roots, sizeof *coord->locks);
+    op_blocking(op, lock_work, locked);
+}
+
+/* ---- pool ---- */
+
+static void pool_started(void *arg, int code, struct error *error)
+{
+    struct op *op = arg;
+    if (code)
+        try_again(op, "scratch tables", error);
+    else
+        op_next(op);
+}
+
+static void recover_pool(struct op *op)
+{
+    scratch_pool_start(op->coord->pool, &op->coord->caps, pool_started, op);
+}
+
+/* ---- list, load ---- */
+
+static void page_listed(void *arg, const struct store_list_result *result)
+{
+    struct recover *recover = arg;
+    struct op *op = &recover->op;
+    if (result->code) {
+        struct error error = {0};
+        error_set(&error, result->code, "%s", chxa_error_text(result->code));
+        try_again(op, "the store", &error);
+        error_clear(&error);
+        return;
+    }
+    recover->xids =
+        mem_realloc(recover->xids, (recover->n_xids + result->n_records) * sizeof *recover->xids);
+    for (size_t i = 0; i < result->n_records; i++)
+        recover->xids[recover->n_xids++] = mem_strdup(result->records[i].xid);
+    mem_replace(&recover->after, result->next);
+    if (recover->after)
+        op_goto(op, "list");
+    else
+        op_next(op);
+}
+
+static void recover_list(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    struct store_filter filter = {
+        .owner = op->coord->config.node,
+        .unfinished = true,
+        .after = recover->after,
+        .limit = PAGE,
+    };
+    store_list(op->coord->store, &filter, page_listed, recover);
+}
+
+/* An operation that runs knows better than what was read beside it. */
+static void take_loaded(struct coord *coord, struct chxa_record *record)
+{
+    struct txn *txn = txn_ensure(coord, record->xid);
+    if (txn->op || txn->writes_in_flight || txn->loading)
+        return;
+    txn_take_record(txn, record);
+    txn->touched_ms = clock_monotonic_ms();
+    txn_pump(txn); /* dropped again if it is not ours or finished meanwhile */
+}
+
+static void load_more(struct recover *recover);
+
+static void one_loaded(void *arg, const struct store_result *result)
+{
+    struct recover *recover = arg;
+    recover->gets--;
+    if (result->code == 0)
+        take_loaded(recover->op.coord, result->record);
+    else if (result->code == CHXA_E_INVALID_RECORD)
+        log_error("a record cannot be understood", "node=%s", recover->op.coord->config.node);
+    else if (result->code != CHXA_E_TXN_NOT_FOUND)
+        recover->gets_code = result->code;
+    load_more(recover);
+}
+
+static void load_more(struct recover *recover)
+{
+    struct op *op = &recover->op;
+    while (recover->gets_code == 0 && recover->next_xid < recover->n_xids &&
+           recover->gets < GETS_AT_ONCE) {
+        recover->gets++;
+        store_get(op->coord->store, recover->xids[recover->next_xid++], one_loaded, recover);
+    }
+    if (recover->gets)
+        return;
+    if (recover->gets_code) {
+        struct error error = {0};
+        error_set(&error, recover->gets_code, "%s", chxa_error_text(recover->gets_code));
+        recover->gets_code = 0;
+        recover->next_xid = 0;
+        try_again(op, "the store", &error);
+        error_clear(&error);
+    } else {
+        op_next(op);
+    }
+}
+
+static void recover_load(struct op *op)
+{
+    load_more((struct recover *)op);
+}
+
+/* ---- folders, judge, clean ---- */
+
+static void folders_work(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    struct coord *coord = op->coord;
+    for (size_t i = 0; op->work_code == 0 && i < coord->n_roots; i++) {
+        char **names = NULL;
+        size_t n = 0;
+        op->work_code = held_list(coord->roots[i], &names, &n, &op->work_error);
+        if (op->work_code)
+            return;
+        recover->folders =
+            mem_realloc(recover->folders, (recover->n_folders + n) * sizeof *recover->folders);
+        for (size_t j = 0; j < n; j++)
+            recover->folders[recover->n_folders++] =
+                (struct folder){mem_strdup(coord->roots[i]), names[j], false, false};
+        free(names);
+    }
+}
+
+static bool names_open_transaction(const struct coord *coord, const char *name)
+{
+    const struct txn *txn;
+    char open_name[HELD_DIR_BYTES_MAX + 1];
+    if (strchr(name, '~') == NULL && strncmp(name, "t-", 2) == 0) {
+        txn = txn_find((struct coord *)(uintptr_t)coord, name + 2);
+        return txn && (txn_is_open(txn) || !txn->loaded);
+    }
+    TAILQ_FOREACH(txn, &coord->txns, link)
+    {
+        held_dir_name(txn->record.xid, open_name);
+        if (strcmp(open_name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void folders_listed(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    if (op->work_code) {
+        try_again(op, "the held area", &op->work_error);
+        return;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < recover->n_folders; i++) {
+        struct folder folder = recover->folders[i];
+        if (!names_open_transaction(op->coord, folder.name)) {
+            recover->folders[kept++] = folder;
+            continue;
+        }
+        free(folder.root);
+        free(folder.name);
+    }
+    recover->n_folders = kept;
+    op_next(op);
+}
+
+static void recover_folders(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    for (size_t i = 0; i < recover->n_folders; i++) {
+        free(recover->folders[i].root);
+        free(recover->folders[i].name);
+    }
+    recover->n_folders = 0;
+    op_blocking(op, folders_work, folders_listed);
+}
+
+/* No record, or Aborted: garbage. Committed: its parts were seen in their tables before that was
+ * recorded, and only markers can be left; a folder that still has parts is looked at again by
+ * `clean`, which refuses to remove it. */
+static void folder_judged(void *arg, const struct store_result *result)
+{
+    struct recover *recover = arg;
+    struct op *op = &recover->op;
+    struct folder *folder = &recover->folders[recover->next_folder];
+    if (result->code == CHXA_E_TXN_NOT_FOUND)
+        folder->remove = true;
+    else if (result->code == 0)
+        folder->remove = chxa_state_kind(result->record->state) == CHXA_KIND_FINAL;
+    else {
+        struct error error = {0};
+        error_set(&error, result->code, "%s", chxa_error_text(result->code));
+        try_again(op, "the store", &error);
+        error_clear(&error);
+        return;
+    }
+    if (result->code == 0 && result->record->state == CHXA_COMMITTED)
+        folder->only_empty = true;
+    recover->next_folder++;
+    op_goto(op, "judge");
+}
+
+static void recover_judge(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    if (recover->next_folder == recover->n_folders) {
+        op_next(op);
+        return;
+    }
+    const char *name = recover->folders[recover->next_folder].name;
+    if (strchr(name, '~') || strncmp(name, "t-", 2) != 0 || !chxa_xid_valid(name + 2)) {
+        /* A long xid is not in the name; an open transaction would have been recognised. */
+        log_warn("held folder of an unknown transaction left alone", "folder=\"%s\"", name);
+        recover->next_folder++;
+        op_goto(op, "judge");
+        return;
+    }
+    store_get(op->coord->store, name + 2, folder_judged, recover);
+}
+
+static void clean_work(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    for (size_t i = 0; i < recover->n_folders; i++) {
+        struct folder *folder = &recover->folders[i];
+        if (!folder->remove)
+            continue;
+        struct error error = {0};
+        int code = folder->only_empty
+                       ? held_remove(folder->name + 2, &folder->root, 1, true, &error)
+                       : held_remove_folder(folder->root, folder->name, &error);
+        if (code)
+            log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
+                      folder->root, folder->name, error_message(&error));
+        else
+            log_info("held folder removed", "folder=\"%s/chxa/%s\"", folder->root, folder->name);
+        error_clear(&error);
+    }
+}
+
+static void cleaned(struct op *op)
+{
+    op_next(op);
+}
+
+static void recover_clean(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    if (recover->n_folders == 0)
+        op_next(op);
+    else
+        op_blocking(op, clean_work, cleaned);
+}
+
+/* ---- resume ---- */
+
+static void recover_resume(struct op *op)
+{
+    struct coord *coord = op->coord;
+    coord->recovered = true;
+    struct txn *txn;
+    TAILQ_FOREACH(txn, &coord->txns, link)
+    txn_pump(txn);
+    op_next(op);
+}
+
+static void recover_finished(struct op *op, int code)
+{
+    struct recover *recover = (struct recover *)op;
+    struct coord *coord = op->coord;
+    coord->recovery = NULL;
+    if (code)
+        return;
+    log_info("recovered", "unfinished=%zu ms=%llu", recover->n_xids,
+             (unsigned long long)((clock_monotonic_us() - op->started_us) / 1000));
+    if (!coord->store_ready) {
+        coord->recovered = false; /* lost again meanwhile: its return starts over */
+        return;
+    }
+    coord_set_not_ready(coord, NULL);
+    if (coord->on_ready) {
+        void (*on_ready)(void *) = coord->on_ready;
+        coord->on_ready = NULL;
+        on_ready(coord->on_ready_arg);
+    }
+}
+
+static void recover_release(struct op *op)
+{
+    struct recover *recover = (struct recover *)op;
+    for (size_t i = 0; i < recover->n_xids; i++)
+        free(recover->xids[i]);
+    for (size_t i = 0; i < recover->n_folders; i++) {
+        free(recover->folders[i].root);
+        free(recover->folders[i].name);
+    }
+    free(recover->xids);
+    free(recover->folders);
+    free(recover->after);
+    free(recover->identity);
+    free(recover);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A transaction in the coordinator's memory, and what the operations share. Private to server/op.
+ *
+ * Life of a struct txn: made by the first request that names its xid (or by recovery), loaded from
+ * the store, kept while it is open and ours; otherwise dropped when nobody waits on it and nothing
+ * runs.
+ */
+#ifndef CHXA_OP_TXN_H
+#define CHXA_OP_TXN_H
+
+#include "op/coord.h"
+#include "op/step.h"
+
+#include <sys/queue.h>
+
+/* A request that waits for the transaction: freshly come, or joined to what runs. */
+struct waiter {
+    TAILQ_ENTRY(waiter) link;
+    struct txn *txn;
+    enum txn_event event;
+    bool read_only; /* a GET or forget: answered as soon as the record is loaded */
+    bool forget;
+    bool started; /* it started the operation: its answer is no replay */
+    bool joined;  /* it waits for the end of what somebody else started */
+    coord_cb *done;
+    void *arg;
+    uv_timer_t timer;
+    /* begin */
+    int64_t timeout_ms;
+    uint64_t sink_epoch;
+    char *sink, *meta;
+};
+
+/* A target as first seen by this transaction in this process. */
+struct txn_target {
+    TAILQ_ENTRY(txn_target) link;
+    struct ch_table table;
+    bool recorded; /* a recorded write carries its schema */
+};
+
+struct txn {
+    TAILQ_ENTRY(txn) link;
+    struct coord *coord;
+    struct chxa_record record; /* .xid always; .state UNKNOWN until loaded, or when there is none */
+    bool loaded, loading;
+    bool stale; /* a change of ours has an unknown outcome: read it again before the next request */
+    bool pumping; /* on the coordinator's list of those to look at */
+    struct error load_error;
+    struct op *op; /* the exclusive operation, or NULL */
+    size_t writes_in_flight;
+    char *note;          /* what the running operation waits for; shown as the reason, not stored */
+    uint64_t last_seq;   /* of a write */
+    uint64_t touched_ms; /* monotonic: last request or end of a write */
+    TAILQ_HEAD(, waiter) waiters;
+    TAILQ_HEAD(, txn_target) targets;
+    TAILQ_HEAD(, coord_write) writes;
+    TAILQ_ENTRY(txn) pump_link;
+};
+
+struct coord {
+    uv_loop_t *loop;
+    struct coord_config config;
+    struct store *store;
+    struct ch_client *client;
+    struct scratch_pool *pool;
+    struct ch_caps caps;
+    char *default_database;
+    char **roots; /* every disk's root that the node knows of */
+    size_t n_roots;
+    int *locks; /* of the held area on each root, see ch/held_lock.h */
+    size_t n_locks;
+
+    void *by_xid; /* tsearch tree of struct txn */
+    TAILQ_HEAD(, txn) txns;
+    size_t n_txns;
+    TAILQ_HEAD(, txn) pumps;
+    uv_timer_t pump_timer;  /* fires on the next turn when `pumps` is not empty */
+    uv_timer_t sweep_timer; /* time-outs of Initialized transactions */
+
+    _Atomic uint64_t next_number; /* of held parts; taken on worker threads too */
+    uint64_t op_counter;
+    uint64_t random_id; /* of this process, in operation ids */
+
+    bool store_ready, recovered, stopping;
+    struct op *recovery; /* running, or NULL */
+    char *not_ready;
+    void (*on_ready)(void *arg);
+    void *on_ready_arg;
+    void (*on_stopped)(void *arg);
+    void *on_stopped_arg;
+    uv_timer_t stop_timer;
+    uint64_t stop_deadline_ms;
+};
+
+uv_loop_t *coord_loop(struct coord *coord);
+const char *txn_xid(const struct txn *txn);
+
+/* ---- the transaction table (coord.c) ---- */
+
+struct txn *txn_find(struct coord *coord, const char *xid);
+/* Finds or makes. */
+struct txn *txn_ensure(struct coord *coord, const char *xid);
+/* Frees it, whatever it was doing (nothing may call back any more). */
+void txn_free(struct txn *txn);
+/* Looks at the waiters on the next turn. */
+void txn_pump(struct txn *txn);
+/* The one setter of a record's state in memory: asserts the edge, traces it. */
+void txn_set_state(struct txn *txn, enum chxa_state state);
+/* Replaces the record (moved) with what the store has. */
+void txn_take_record(struct txn *txn, struct chxa_record *record);
+bool txn_is_ours(const struct txn *txn);
+/* Initialized or in doubt. */
+bool txn_is_open(const struct txn *txn);
+/* Sets (or with NULL clears) what the running operation waits for. */
+void txn_note(struct txn *txn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Answers every waiter for that event with the error, and keeps the operation running. */
+void txn_answer_error(struct txn *txn, enum txn_event event, const struct error *error);
+/* For `finished` of an exclusive operation. */
+void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int code);
+
+/* Why requests are refused; NULL: they are served. */
+void coord_set_not_ready(struct coord *coord, const char *why);
+
+/* A new operation id: "<node>-<epoch>-<process>-<n>"; malloc'd. */
+char *coord_op_id(struct coord *coord);
+uint64_t coord_number(struct coord *coord);
+/* Prefix of the query ids of this transaction's statements of that kind, malloc'd. */
+char *coord_query_id(struct coord *coord, const char *xid, const char *kind);
+
+/*
+ * Stores the transaction's record as it would be in `state` (with op id, owner, epoch and time set)
+ * and on success sets it in memory too. done: code as store_settle.h. On UNKNOWN the transaction is
+ * marked stale.
+ */
+typedef void txn_stored_cb(struct op *op, int code);
+void txn_store_state(struct op *op, enum chxa_state state, const char *reason, bool blocked,
+                     txn_stored_cb *done);
+
+/* Reads the transaction again (after CONFLICT or UNKNOWN) and takes what the store has. All
+ * pointers into the old record are void. */
+void txn_reload(struct op *op, txn_stored_cb *done);
+
+/* ---- operations ---- */
+
+void begin_start(struct txn *txn, const struct waiter *waiter);
+/* one_phase: check and make durable, without recording Prepared; then commit. */
+void prepare_start(struct txn *txn, bool one_phase);
+/* recovering: the record says Committing already; look at the disk first. */
+void commit_start(struct txn *txn, bool recovering);
+void rollback_start(struct txn *txn, const char *reason);
+void recover_start(struct coord *coord);
+/* Appends a recorded write (moved) in its place by seq. */
+void txn_add_write(struct txn *txn, struct chxa_write *write);
+/* Cancels every write of the transaction (a rollback does not wait for bodies). */
+void write_cancel_all(struct txn *txn);
+
+/* Distinct targets of a transaction's writes in order of first use; array of pointers into the
+ * record, freed by the caller with free(). */
+const struct chxa_target **txn_targets(const struct txn *txn, size_t *ret_n);
+/* Roots of the disks that the writes name (with_node: and of all that the node knows of), each
+ * once; the caller frees strings and array. */
+char **txn_roots(const struct txn *txn, bool with_node, size_t *ret_n);
+/* Shallow copies of the target's parts in write order, freed by the caller with free(). */
+struct chxa_part *txn_target_parts(const struct txn *txn, const struct chxa_target *target,
+                                   size_t *ret_n);
+int txn_check_schema(const struct txn *txn, const struct chxa_target *target,
+                     const struct ch_table *now, struct error *error);
+char **table_paths_by_root(const struct ch_table *table, const struct chxa_target *target);
+bool target_equal(const struct chxa_target *a, const struct chxa_target *b);
+
+#endif
