@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Routing and answering; see api.h.
+ */
+#include "http/api.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "http/api_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum serves { READY, ALWAYS };
+
+struct route {
+    const char *method;
+    const char *pattern;
+    api_handler *handler;
+    enum serves serves;
+};
+
+static const struct route routes[] = {
+#define HTTP_ROUTE(method, pattern, handler, serves) {#method, pattern, handler, serves},
+#include "http/routes.def"
+#undef HTTP_ROUTE
+};
+
+#define N_ROUTES    (sizeof routes / sizeof routes[0])
+#define PLACEHOLDER "{xid}"
+
+/* Does the path fit the pattern? The {xid} segment is copied out, cut at the longest valid length
+ * + 1. */
+static bool route_fits(const char *pattern, const char *path, char ret_xid[CHXA_XID_BYTES_MAX + 2])
+{
+    const char *hole = strstr(pattern, PLACEHOLDER);
+    ret_xid[0] = '\0';
+    if (hole == NULL)
+        return strcmp(pattern, path) == 0;
+    size_t before = (size_t)(hole - pattern);
+    if (strncmp(pattern, path, before) != 0)
+        return false;
+    const char *segment = path + before;
+    size_t len = strcspn(segment, "/");
+    if (len == 0 || strcmp(segment + len, hole + strlen(PLACEHOLDER)) != 0)
+        return false;
+    if (len > CHXA_XID_BYTES_MAX + 1)
+        len = CHXA_XID_BYTES_MAX + 1;
+    memcpy(ret_xid, segment, len);
+    ret_xid[len] = '\0';
+    return true;
+}
+
+static bool method_fits(const char *route_method, const char *method)
+{
+    return strcmp(route_method, method) == 0 ||
+           (strcmp(route_method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+/* ---- answering ---- */
+
+void api_answer(struct api_call *call, int status, const struct http_header *headers,
+                size_t n_headers, const char *content_type, const char *body, size_t len)
+{
+    metrics_http(call->route, status, clock_monotonic_us() - call->started_us);
+    http_request_reply(call->request, status, headers, n_headers, content_type, body, len);
+    free(call);
+}
+
+static void answer_json_with(struct api_call *call, int status, const struct http_header *headers,
+                             size_t n_headers, json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    if (text == NULL) {
+        static const char none[] =
+            "{\"error\":{\"code\":\"NO_MEMORY\",\"message\":\"out of memory\","
+            "\"retryable\":true,\"outcome\":\"unknown\"}}\n";
+        api_answer(call, 500, NULL, 0, "application/json", none, sizeof none - 1);
+        return;
+    }
+    struct buf body = {0};
+    buf_puts(&body, text);
+    buf_puts(&body, "\n");
+    api_answer(call, status, headers, n_headers, "application/json", body.data, body.len);
+    buf_clear(&body);
+    free(text);
+}
+
+void api_answer_json(struct api_call *call, int status, json_t *value)
+{
+    answer_json_with(call, status, NULL, 0, value);
+}
+
+json_t *api_error_json(const struct error *error, const struct chxa_record *record)
+{
+    json_t *what = json_object();
+    json_object_set_new(what, "code", json_string(chxa_error_name(error->code)));
+    json_t *message = json_string(error_message(error));
+    if (message == NULL) /* ClickHouse may quote bytes that are no UTF-8 */
+        message = json_string(chxa_error_text(error->code));
+    json_object_set_new(what, "message", message);
+    json_object_set_new(what, "retryable", json_boolean(chxa_error_retryable(error->code)));
+    json_object_set_new(what, "outcome",
+                        json_string(chxa_error_outcome_known(error->code) ? "known" : "unknown"));
+    json_t *answer = json_pack("{s:o}", "error", what);
+    if (record && record->owner) {
+        json_object_set_new(answer, "xid", json_string(record->xid));
+        json_object_set_new(answer, "state", json_string(chxa_state_name(record->state)));
+        json_object_set_new(answer, "owner", json_string(record->owner));
+        json_object_set_new(answer, "owner_url", json_string(record->owner_url));
+    }
+    return answer;
+}
+
+static void answer_error_with(struct api_call *call, int status, const struct error *error,
+                              const struct chxa_record *record, const char *location)
+{
+    struct http_header headers[2];
+    size_t n = 0;
+    if (location)
+        headers[n++] = (struct http_header){"Location", location};
+    if (chxa_error_retryable(error->code))
+        headers[n++] = (struct http_header){"Retry-After", "1"};
+    answer_json_with(call, status, headers, n, api_error_json(error, record));
+}
+
+void api_answer_error(struct api_call *call, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    struct error error = {code, mem_vprintf(format, args)};
+    va_end(args);
+    metrics_error(code);
+    answer_error_with(call, chxa_error_http(code), &error, NULL, NULL);
+    error_clear(&error);
+}
+
+void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect)
+{
+    if (reply->code) {
+        char *location = NULL;
+        if (reply->code == CHXA_E_NOT_OWNER && redirect && reply->record)
+            location =
+                mem_printf("%s%s", reply->record->owner_url, http_request_target(call->request));
+        answer_error_with(call, location ? 307 : chxa_error_http(reply->code), reply->error,
+                          reply->record, location);
+        free(location);
+        return;
+    }
+    char *text = NULL;
+    int code = chxa_record_to_api_json(reply->record, false, false, &text);
+    json_t *value = code == 0 ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+    free(text);
+    if (value == NULL) {
+        api_answer_error(call, CHXA_E_INVALID_RECORD, "the record cannot be shown");
+        return;
+    }
+    json_object_set_new(value, "replay", json_boolean(reply->replay));
+    api_answer_json(call, reply->pending ? 202 : call->status ? call->status : 200, value);
+}
+
+/* ---- parameters ---- */
+
+static bool parse_number(const char *text, uint64_t *ret)
+{
+    size_t len = strlen(text);
+    if (len == 0 || len > 19 || strspn(text, "0123456789") != len)
+        return false;
+    *ret = strtoull(text, NULL, 10);
+    return true;
+}
+
+bool api_param_number(struct api_call *call, const char *name, uint64_t min, uint64_t max,
+                      uint64_t *ret)
+{
+    const char *text = http_request_param(call->request, name);
+    uint64_t value = 0;
+    if (text == NULL)
+        return true;
+    if (!parse_number(text, &value) || value < min || value > max) {
+        api_answer_error(call, CHXA_E_INVALID_REQUEST,
+                         "%s must be a whole number from %llu to %llu", name,
+                         (unsigned long long)min, (unsigned long long)max);
+        return false;
+    }
+    *ret = value;
+    return true;
+}
+
+bool api_params_known(struct api_call *call, const char *const *names)
+{
+    const char *name, *value;
+    for (size_t i = 0; http_request_param_at(call->request, i, &name, &value); i++) {
+        size_t j = 0;
+        while (names[j] && strcmp(names[j], name) != 0)
+            j++;
+        if (names[j] == NULL) {
+            api_answer_error(call, CHXA_E_INVALID_REQUEST, "unknown parameter %s", name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- routing ---- */
+
+static void answer_no_route(struct api_call *call, const char *path, const char *method,
+                            const char *allowed)
+{
+    if (*allowed == '\0') {
+        api_answer_error(call, CHXA_E_ROUTE_NOT_FOUND, "no such resource: %s", path);
+        return;
+    }
+    struct error error = {0};
+    error_set(&error, CHXA_E_METHOD_NOT_ALLOWED, "%s is not allowed here; %s is", method, allowed);
+    struct http_header header = {"Allow", allowed};
+    answer_json_with(call, chxa_error_http(error.code), &header, 1, api_error_json(&error, NULL));
+    error_clear(&error);
+}
+
+static void dispatch(struct api_call *call, const struct route *route)
+{
+    const char *why = coord_not_ready(call->api->coord);
+    call->route = route->pattern;
+    if (strstr(route->pattern, PLACEHOLDER) && !chxa_xid_valid(call->xid))
+        api_answer_error(call, CHXA_E_INVALID_XID, "%s", chxa_error_text(CHXA_E_INVALID_XID));
+    else if (route->serves == READY && why)
+        api_answer_error(call, CHXA_E_NOT_READY, "%s", why);
+    else
+        route->handler(call);
+}
+
+void api_handle(struct http_request *request, void *arg)
+{
+    struct api_call *call = mem_alloc(sizeof *call);
+    call->api = arg;
+    call->request = request;
+    call->route = "other";
+    call->started_us = clock_monotonic_us();
+    const char *path = http_request_path(request), *method = http_request_method(request);
+    struct buf allowed = {0};
+    char xid[CHXA_XID_BYTES_MAX + 2];
+    const struct route *found = NULL;
+    for (size_t i = 0; i < N_ROUTES && !found; i++) {
+        if (!route_fits(routes[i].pattern, path, xid))
+            continue;
+        if (method_fits(routes[i].method, method))
+            found = &routes[i];
+        else
+            buf_printf(&allowed, "%s%s", allowed.len ? ", " : "", routes[i].method);
+    }
+    if (found) {
+        /* one character too many keeps it invalid */
+        memcpy(call->xid, xid, strlen(xid) <= CHXA_XID_BYTES_MAX ? strlen(xid) + 1 : 0);
+        dispatch(call, found);
+    } else {
+        answer_no_route(call, path, method, buf_str(&allowed));
+    }
+    buf_clear(&allowed);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The REST API: finds the route of a request and calls its handler (routes.def), which asks the
+ * coordinator and answers as openapi.yaml says.
+ *
+ * Threads: the loop's. One struct api per process, alive as long as the server.
+ */
+#ifndef CHXA_HTTP_API_H
+#define CHXA_HTTP_API_H
+
+#include "http/http.h"
+#include "op/coord.h"
+
+struct api {
+    struct coord *coord;
+    uint64_t wait_ms_default, wait_ms_max;
+    size_t meta_bytes_max;
+    uint64_t body_bytes_max; /* of a write; 0: no limit */
+};
+
+/* The handler to give to http_server_start, with a struct api as its arg. */
+void api_handle(struct http_request *request, void *api);
+
+#endif

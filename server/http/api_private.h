@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the REST API share. Private to server/http/api*.c.
+ */
+#ifndef CHXA_HTTP_API_PRIVATE_H
+#define CHXA_HTTP_API_PRIVATE_H
+
+#include "http/api.h"
+#include "proto/record.h"
+
+#include <jansson.h>
+
+/* One request while its handler works on it; freed when it is answered. */
+struct api_call {
+    struct api *api;
+    struct http_request *request;
+    const char *route; /* pattern, for the metrics */
+    uint64_t started_us;
+    int status;                       /* of success, when it is not 200 */
+    char xid[CHXA_XID_BYTES_MAX + 1]; /* "" when the route has none */
+};
+
+typedef void api_handler(struct api_call *call);
+#define HTTP_ROUTE(method, pattern, handler, serves) api_handler handler;
+#include "http/routes.def"
+#undef HTTP_ROUTE
+
+/* Each answers and frees the call. */
+void api_answer(struct api_call *call, int status, const struct http_header *headers,
+                size_t n_headers, const char *content_type, const char *body, size_t len);
+/* Takes over the JSON value. */
+void api_answer_json(struct api_call *call, int status, json_t *value);
+void api_answer_error(struct api_call *call, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A coordinator's reply: the record, 202 when pending; an error; 307 to the owner (redirect) or
+ * 421. */
+void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect);
+json_t *api_error_json(const struct error *error, const struct chxa_record *record);
+
+/* A parameter that is a whole number in [min, max]; absent: leaves *ret. False: answered 400 (call
+ * freed). */
+bool api_param_number(struct api_call *call, const char *name, uint64_t min, uint64_t max,
+                      uint64_t *ret);
+/* False (answered) when a parameter has a name that is not in the NULL-terminated list: a typing
+ * error must not be taken for a default. */
+bool api_params_known(struct api_call *call, const char *const *names);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * /v1/transactions: begin, get, list, prepare, commit, rollback, forget.
+ */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/api_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BEGIN_BODY_EXTRA 4096u /* of a begin's body, besides meta */
+#define PAGE_DEFAULT     100u
+#define PAGE_MAX         1000u
+
+static void answered(void *arg, const struct coord_reply *reply)
+{
+    api_answer_reply(arg, reply, true);
+}
+
+/* ---- begin ---- */
+
+static void begun(void *arg, const struct coord_reply *reply)
+{
+    struct api_call *call = arg;
+    call->status = reply->replay ? 200 : 201;
+    api_answer_reply(call, reply, false);
+}
+
+struct begin_body {
+    struct coord_begin params;
+    char *meta;
+};
+
+/* False: *error says what is wrong. Text members point into the JSON value. */
+static bool read_begin(const struct api *api, json_t *body, struct begin_body *ret,
+                       struct error *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(body, key, value)
+    {
+        if (strcmp(key, "timeout_ms") == 0) {
+            ret->params.timeout_ms = json_integer_value(value);
+            if (!json_is_integer(value) || ret->params.timeout_ms < 1)
+                error_set(error, CHXA_E_INVALID_REQUEST,
+                          "timeout_ms must be a whole number above 0");
+        } else if (strcmp(key, "sink") == 0) {
+            ret->params.sink = json_string_value(value);
+            if (!ret->params.sink || !chxa_xid_valid(ret->params.sink))
+                error_set(error, CHXA_E_INVALID_REQUEST,
+                          "sink must be 1-280 characters of A-Z a-z 0-9 . _ : -");
+        } else if (strcmp(key, "epoch") == 0) {
+            ret->params.epoch = (uint64_t)json_integer_value(value);
+            if (!json_is_integer(value) || json_integer_value(value) < 0)
+                error_set(error, CHXA_E_INVALID_REQUEST, "epoch must be a whole number");
+        } else if (strcmp(key, "meta") == 0) {
+            free(ret->meta);
+            ret->meta = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+            ret->params.meta = ret->meta;
+            if (!ret->meta || strlen(ret->meta) > api->meta_bytes_max)
+                error_set(error, CHXA_E_INVALID_REQUEST, "meta is longer than %zu bytes",
+                          api->meta_bytes_max);
+        } else {
+            error_set(error, CHXA_E_INVALID_REQUEST, "unknown field \"%.100s\"", key);
+        }
+    }
+    return error->code == 0;
+}
+
+static void begin_body_read(struct http_request *request, void *arg, int code, const char *text,
+                            size_t len)
+{
+    struct api_call *call = arg;
+    (void)request;
+    if (code) {
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+        return;
+    }
+    json_error_t where = {0};
+    json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
+    struct begin_body begin = {0};
+    struct error error = {0};
+    if (!json_is_object(body))
+        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
+    else
+        read_begin(call->api, body, &begin, &error);
+    if (error.code)
+        api_answer_error(call, error.code, "%s", error_message(&error));
+    else
+        coord_begin(call->api->coord, call->xid, &begin.params, begun, call);
+    free(begin.meta);
+    error_clear(&error);
+    json_decref(body);
+}
+
+void api_begin(struct api_call *call)
+{
+    static const char *const known[] = {NULL};
+    if (api_params_known(call, known))
+        http_request_collect(call->request, call->api->meta_bytes_max + BEGIN_BODY_EXTRA,
+                             begin_body_read, call);
+}
+
+/* ---- prepare, commit, rollback ---- */
+
+static void finish(struct api_call *call, enum txn_event event)
+{
+    static const char *const known[] = {"wait_ms", NULL};
+    uint64_t wait_ms = call->api->wait_ms_default;
+    if (!api_params_known(call, known) ||
+        !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
+        return;
+    coord_finish(call->api->coord, call->xid, event, wait_ms, answered, call);
+}
+
+void api_prepare(struct api_call *call)
+{
+    finish(call, TXN_PREPARE);
+}
+
+void api_commit(struct api_call *call)
+{
+    finish(call, TXN_COMMIT);
+}
+
+void api_rollback(struct api_call *call)
+{
+    finish(call, TXN_ROLLBACK);
+}
+
+/* ---- get, forget ---- */
+
+static void got(void *arg, const struct coord_reply *reply)
+{
+    struct api_call *call = arg;
+    char *text = NULL;
+    if (reply->code) {
+        api_answer_reply(call, reply, false);
+        return;
+    }
+    int code = chxa_record_to_api_json(reply->record, true, true, &text);
+    if (code)
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+    else
+        api_answer_json(call, 200, json_loads(text, JSON_ALLOW_NUL, NULL));
+    free(text);
+}
+
+void api_get(struct api_call *call)
+{
+    static const char *const known[] = {NULL};
+    if (api_params_known(call, known))
+        coord_get(call->api->coord, call->xid, got, call);
+}
+
+void api_forget(struct api_call *call)
+{
+    static const char *const known[] = {NULL};
+    if (api_params_known(call, known))
+        coord_forget(call->api->coord, call->xid, answered, call);
+}
+
+/* ---- list ---- */
+
+static void listed(void *arg, const struct store_list_result *result)
+{
+    struct api_call *call = arg;
+    if (result->code) {
+        api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
+        return;
+    }
+    json_t *records = json_array();
+    for (size_t i = 0; i < result->n_records; i++) {
+        char *text = NULL;
+        if (chxa_record_to_api_json(&result->records[i], false, false, &text) == 0)
+            json_array_append_new(records, json_loads(text, JSON_ALLOW_NUL, NULL));
+        free(text);
+    }
+    json_t *next = result->next ? json_string(result->next) : json_null();
+    api_answer_json(call, 200, json_pack("{s:o,s:o}", "transactions", records, "next", next));
+}
+
+/* "Prepared,Committing" → bits. False: a name is none. */
+static bool read_states(const char *text, unsigned *ret_states)
+{
+    while (text && *text) {
+        size_t len = strcspn(text, ",");
+        char *name = mem_strndup(text, len);
+        enum chxa_state state = chxa_state_from_name(name);
+        free(name);
+        if (state == CHXA_STATE_COUNT)
+            return false;
+        *ret_states |= 1u << state;
+        text += len + (text[len] == ',');
+    }
+    return true;
+}
+
+void api_list(struct api_call *call)
+{
+    static const char *const known[] = {"state", "owner",      "sink",  "older_than_ms",
+                                        "page",  "unfinished", "limit", NULL};
+    struct http_request *request = call->request;
+    uint64_t limit = PAGE_DEFAULT, older_than_ms = 0, unfinished = 0;
+    if (!api_params_known(call, known) || !api_param_number(call, "limit", 1, PAGE_MAX, &limit) ||
+        !api_param_number(call, "older_than_ms", 0, INT64_MAX / 2, &older_than_ms) ||
+        !api_param_number(call, "unfinished", 0, 1, &unfinished))
+        return;
+    struct store_filter filter = {
+        .owner = http_request_param(request, "owner"),
+        .sink = http_request_param(request, "sink"),
+        .after = http_request_param(request, "page"),
+        .unfinished = unfinished != 0,
+        .limit = limit,
+        .created_before_ms = older_than_ms ? clock_wall_ms() - (int64_t)older_than_ms : 0,
+    };
+    if (older_than_ms && filter.created_before_ms < 1)
+        filter.created_before_ms = 1;
+    if (!read_states(http_request_param(request, "state"), &filter.states))
+        api_answer_error(call, CHXA_E_INVALID_REQUEST,
+                         "state must be a list of states: Initialized, Prepared, …");
+    else
+        store_list(coord_store(call->api->coord), &filter, listed, call);
+}
