@@ -53,7 +53,8 @@ struct chxa_target {
     char *table;
     char *schema; /* structure fingerprint (server/ch/table.h); NULL in writes after the first to a
                      target */
-    char **roots; /* per disk: absolute path of its root, no trailing slash; held parts are in <root>/chxa */
+    char **roots; /* per disk: absolute path of its root, no trailing slash; held parts are in
+                     <root>/chxa */
     size_t n_roots;
 };
 
