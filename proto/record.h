@@ -131,7 +131,7 @@ int chxa_record_to_api_json(const struct chxa_record *record, bool with_writes, 
 /* The same without writes, with totals and "replay": what begin, prepare, commit and rollback
  * answer. */
 int chxa_record_to_answer_json(const struct chxa_record *record, bool replay, char **ret_text);
-/* What a write answers: the write with its parts, "xid" and "replay". */
+/* What a write answers: the write with the number of its parts, "xid" and "replay". */
 int chxa_write_to_answer_json(const char *xid, const struct chxa_write *write, bool replay,
                               char **ret_text);
 

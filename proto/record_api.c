@@ -35,7 +35,7 @@ static json_t *parts_to_json(const struct chxa_write *write)
     return parts;
 }
 
-static void put_write(struct json_build *build, const struct chxa_write *write, bool with_parts)
+static void put_write(struct json_build *build, const struct chxa_write *write)
 {
     json_build_text(build, "write_id", write->write_id, true);
     json_build_number(build, "seq", write->seq);
@@ -45,8 +45,6 @@ static void put_write(struct json_build *build, const struct chxa_write *write, 
     json_build_number(build, "bytes", write->bytes);
     json_build_number(build, "body_bytes", write->body_bytes);
     json_build_number(build, "time_ms", (uint64_t)write->time_ms);
-    if (with_parts)
-        json_build_put(build, "parts", parts_to_json(write));
 }
 
 static json_t *writes_to_json(const struct chxa_record *record, bool with_parts)
@@ -55,7 +53,9 @@ static json_t *writes_to_json(const struct chxa_record *record, bool with_parts)
     for (size_t i = 0; writes && i < record->n_writes; i++) {
         struct json_build build;
         json_build_start(&build);
-        put_write(&build, &record->writes[i], with_parts);
+        put_write(&build, &record->writes[i]);
+        if (with_parts)
+            json_build_put(&build, "parts", parts_to_json(&record->writes[i]));
         if (!json_build_append(writes, build.object)) {
             json_decref(writes);
             return NULL;
@@ -144,7 +144,8 @@ int chxa_write_to_answer_json(const char *xid, const struct chxa_write *write, b
     struct json_build build;
     json_build_start(&build);
     json_build_text(&build, "xid", xid, true);
-    put_write(&build, write, true);
+    put_write(&build, write);
+    json_build_number(&build, "parts", write->n_parts);
     json_build_bool(&build, "replay", replay);
     return json_build_finish(&build, NULL, NULL, ret_text);
 }

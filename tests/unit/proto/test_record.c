@@ -603,6 +603,7 @@ START_TEST(api_json_of_a_record)
     top = json_loads(text, 0, NULL);
     ck_assert(json_is_false(json_object_get(top, "replay")));
     ck_assert_str_eq(json_string_value(json_object_get(top, "xid")), "x");
+    ck_assert_int_eq(json_integer_value(json_object_get(top, "parts")), 2);
     json_decref(top);
     free(text);
 
