@@ -13,9 +13,9 @@
  *  - User callbacks are called from the loop, never from inside a curl callback, so they may start,
  *    cancel and close anything.
  *  - A request is freed in the close callback of its timer, after its done callback.
- *  - Nothing is sent twice: curl_before_request refuses the second connection that curl would try
- *    when a kept-alive one turns out dead. (curl looks at an idle connection before it uses it, so
- *    this happens only when the server closes it in that very moment.)
+ *  - Nothing is sent twice: curl tries another connection when a kept-alive one turns out dead, and
+ *    curl_before_request refuses that once any byte of the request has left. (curl looks at an idle
+ *    connection before it uses it, so this needs a server that closes it in that very moment.)
  *  - Uploads never use the last quarter of the connections, so that the statements that finish a
  *    transaction do not wait behind the bodies of slow clients.
  */
@@ -66,12 +66,12 @@ struct ch_request {
     char *sql;                  /* body of a query */
     curl_socket_t socket;       /* last one curl used for it */
     char reason[CURL_ERROR_SIZE];
-    bool connected; /* a connection was had: from here on it may have been sent */
 
     bool upload;
     bool ended;   /* the user's body is whole */
     bool paused;  /* curl_read had nothing to give */
     bool blocked; /* the user waits for on_drain */
+    bool deaf;    /* paused, and curl has nothing more to read: answered or closed */
     bool early;   /* answered before its end: what is written now is dropped */
     bool due;     /* in client->due */
     void (*on_drain)(void *arg);
@@ -169,10 +169,6 @@ static void request_detach(struct ch_request *request)
 {
     struct ch_client *client = request->client;
 
-    if (request->due) {
-        TAILQ_REMOVE(&client->due, request, due_link);
-        request->due = false;
-    }
     if (request->state == REQUEST_QUEUED) {
         TAILQ_REMOVE(request->upload ? &client->uploads : &client->queries, request, link);
         client->n_queued--;
@@ -182,6 +178,10 @@ static void request_detach(struct ch_request *request)
         client->n_running--;
         client->n_running_uploads -= request->upload;
         curl_multi_remove_handle(client->multi, request->easy);
+    }
+    if (request->due) {
+        TAILQ_REMOVE(&client->due, request, due_link);
+        request->due = false;
     }
     request->state = REQUEST_FINISHED;
     uv_timer_stop(&request->timer);
@@ -200,6 +200,15 @@ static void request_finish_later(struct ch_request *request)
     start_queued(request->client);
 }
 
+/* Anything of it? The body goes behind the head, so the head tells. */
+static bool was_sent(const struct ch_request *request)
+{
+    long head_bytes = 0;
+    if (request->easy)
+        curl_easy_getinfo(request->easy, CURLINFO_REQUEST_SIZE, &head_bytes);
+    return head_bytes > 0;
+}
+
 static void on_request_timeout(uv_timer_t *timer)
 {
     struct ch_request *request = timer->data;
@@ -207,7 +216,7 @@ static void on_request_timeout(uv_timer_t *timer)
 
     if (request->response.head_done)
         request->code = classify(request, CURLE_OPERATION_TIMEDOUT);
-    else if (request->connected)
+    else if (was_sent(request))
         request->code = error_set(&request->error, CHXA_E_CLICKHOUSE_UNKNOWN,
                                   "no answer from ClickHouse within %llu ms", ms);
     else
@@ -232,7 +241,7 @@ static int classify_failure(struct ch_request *request, CURLcode result)
     struct error *error = &request->error;
     const char *reason = *request->reason ? request->reason : curl_easy_strerror(result);
 
-    if (!request->connected)
+    if (!was_sent(request))
         return error_set(error, CHXA_E_CLICKHOUSE_UNAVAILABLE, "cannot reach ClickHouse: %s",
                          reason);
     if (request->body_too_long)
@@ -272,8 +281,8 @@ static int classify(struct ch_request *request, CURLcode result)
     if (status >= 500)
         return error_set(error, CHXA_E_CLICKHOUSE_UNKNOWN, "ClickHouse answered HTTP %d: %.*s",
                          status, (int)trimmed(text), text);
-    if (result != CURLE_OK)
-        return classify_failure(request, result);
+    if (result != CURLE_OK || !response->head_done)
+        return classify_failure(request, result ? result : CURLE_GOT_NOTHING);
     if (status != 200)
         return error_set(error, CHXA_E_CLICKHOUSE_UNKNOWN, "ClickHouse answered HTTP %d", status);
     if (!response->chunked && !response->has_length)
@@ -285,6 +294,29 @@ static int classify(struct ch_request *request, CURLcode result)
 static bool request_writable(const struct ch_request *request)
 {
     return request->early || request->ring.len < request->client->config.upload_buffer_bytes / 2;
+}
+
+static void request_end(struct ch_request *request, CURLcode result)
+{
+    request->code = classify(request, result);
+    request_detach(request);
+    start_queued(request->client);
+    request_deliver(request);
+}
+
+/* Does what could not be done inside curl's callback. */
+static void request_serve(struct ch_request *request)
+{
+    if (request->deaf) {
+        /* curl would wait for the user's next rows before it looked at the connection again. */
+        request_end(request, CURLE_PARTIAL_FILE);
+        return;
+    }
+    if (request->blocked && request_writable(request)) {
+        request->blocked = false;
+        if (request->on_drain && !request->ended)
+            request->on_drain(request->arg);
+    }
 }
 
 /* Takes what curl has finished; then the callbacks that are due. */
@@ -300,25 +332,13 @@ static void multi_collect(struct ch_client *client)
         CURLcode result = message->data.result;
         struct ch_request *request = NULL;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&request);
-        request->code = classify(request, result);
-        request_detach(request);
-        start_queued(client);
-        request_deliver(request);
+        request_end(request, result);
     }
     struct ch_request *request;
     while ((request = TAILQ_FIRST(&client->due))) {
         TAILQ_REMOVE(&client->due, request, due_link);
         request->due = false;
-        /* curl does not end a paused upload, answered or not. */
-        if (request->early && request->paused && request->response.status >= 300) {
-            request->paused = false;
-            curl_easy_pause(request->easy, CURLPAUSE_CONT);
-        }
-        if (request->blocked && request_writable(request)) {
-            request->blocked = false;
-            if (request->on_drain && !request->ended)
-                request->on_drain(request->arg);
-        }
+        request_serve(request);
     }
 }
 
@@ -380,10 +400,7 @@ static int curl_before_request(void *arg, char *ip, char *local_ip, int port, in
 {
     (void)ip, (void)local_ip, (void)port, (void)local_port;
     struct ch_request *request = arg;
-    if (request->connected)
-        return CURL_PREREQFUNC_ABORT; /* the second connection: never send a statement twice */
-    request->connected = true;
-    return CURL_PREREQFUNC_OK;
+    return was_sent(request) ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 /*
@@ -397,7 +414,7 @@ static int curl_close_socket(void *arg, curl_socket_t socket)
 
     TAILQ_FOREACH(request, &client->running, link)
     {
-        if (request->socket == socket && request->connected && request->response.status == 0)
+        if (request->socket == socket && request->response.status == 0)
             break;
     }
     char chunk[4096];
@@ -456,6 +473,12 @@ static int curl_watch_socket(CURL *easy, curl_socket_t socket, int what, void *a
     struct ch_client *client = arg;
     struct watch *watch = socket_arg;
 
+    struct ch_request *request = NULL;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&request);
+    if (request && request->paused && !(what & CURL_POLL_IN)) {
+        request->deaf = true;
+        request_make_due(request);
+    }
     if (what == CURL_POLL_REMOVE) {
         if (watch) {
             watch->closed = true;
@@ -474,8 +497,6 @@ static int curl_watch_socket(CURL *easy, curl_socket_t socket, int what, void *a
         client->n_handles++;
         curl_multi_assign(client->multi, socket, watch);
     }
-    struct ch_request *request = NULL;
-    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&request);
     if (request)
         request->socket = socket;
     watch->events =
@@ -530,6 +551,7 @@ static void set_common_options(struct ch_request *request)
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, curl_close_socket);
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, client);
     curl_easy_setopt(easy, CURLOPT_POST, 1l);
+
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, request->headers);
 }
 
@@ -738,10 +760,10 @@ void ch_request_cancel(struct ch_request *request)
 {
     if (request->state >= REQUEST_FINISHED)
         return;
-    request->code = error_set(&request->error, CHXA_E_CANCELLED, "%s",
-                              request->connected
-                                  ? "the request to ClickHouse was cancelled after it was sent"
-                                  : "the request to ClickHouse was cancelled before it was sent");
+    request->code =
+        error_set(&request->error, CHXA_E_CANCELLED, "%s",
+                  was_sent(request) ? "the request to ClickHouse was cancelled after it was sent"
+                                    : "the request to ClickHouse was cancelled before it was sent");
     request_finish_later(request);
 }
 

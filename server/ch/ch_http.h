@@ -11,13 +11,22 @@
  * `__exception__` at the end of one are failures. Always sent: wait_end_of_query=1,
  * send_progress_in_http_headers=0.
  *
+ * An answer without a length (neither Content-Length nor chunked) counts as cut short.
+ *
+ * A statement is sent at most once: curl's silent second try on another connection is refused once
+ * a byte of the request has left. Redirects and the proxies of the environment are ignored. The
+ * process must ignore SIGPIPE when the URL is https.
+ *
  * Errors delivered:
  *   CHXA_E_CLICKHOUSE_REJECTED     known: ClickHouse answered with an exception; its text whole in
- * error.message (up to answer_bytes_max), its number in ch_code. For an INSERT some blocks may have
- * been written (into the scratch table) CHXA_E_CLICKHOUSE_UNAVAILABLE  known: never sent
- * (connection refused, DNS, queue full) CHXA_E_CLICKHOUSE_UNKNOWN      UNKNOWN: sent, and the
- * answer was lost, timed out or was cut short CHXA_E_CANCELLED               UNKNOWN for the
- * statement: ch_request_cancel was called after it was sent
+ *       error.message (up to answer_bytes_max), its number in ch_code (0: none told). Also any 3xx
+ *       and 4xx. For an INSERT some blocks may have been written (into the scratch table).
+ *   CHXA_E_CLICKHOUSE_UNAVAILABLE  known: nothing was sent (connection refused, DNS, queue full,
+ *       time over in the queue, client closing)
+ *   CHXA_E_CLICKHOUSE_UNKNOWN      UNKNOWN: sent, and the answer was lost, timed out, was cut short
+ *       or is longer than answer_bytes_max; a 5xx that is no exception of ClickHouse's
+ *   CHXA_E_CANCELLED               UNKNOWN for the statement: ch_request_cancel or ch_client_close
+ *       came after it was sent
  */
 #ifndef CHXA_CH_CH_HTTP_H
 #define CHXA_CH_CH_HTTP_H
@@ -36,9 +45,12 @@ struct ch_client_config {
     const char *user; /* service account or NULL: sent as X-ClickHouse-User / X-ClickHouse-Key */
     const char *password; /* or NULL */
     uint64_t connect_timeout_ms;
-    size_t connections_max;     /* concurrent requests; more wait in a queue */
+    size_t connections_max;     /* concurrent requests; more wait in a queue. A quarter of them is
+                                   kept for ch_query, so that statements that finish a transaction
+                                   do not wait behind the bodies of slow clients */
     size_t queue_max;           /* waiting requests; more are UNAVAILABLE */
-    size_t answer_bytes_max;    /* of a response body kept in memory; a longer one is an error */
+    size_t answer_bytes_max;    /* of a response body kept in memory; a longer exception is cut, any
+                                   other longer answer is UNKNOWN */
     size_t upload_buffer_bytes; /* per streaming request, high-water mark; default 256 KiB */
 };
 
@@ -64,7 +76,7 @@ struct ch_answer {
     const char *summary;  /* X-ClickHouse-Summary or "" */
     const char *query_id; /* X-ClickHouse-Query-Id or "" */
     struct error *error;  /* set when code is; may be moved out */
-    uint64_t sent_bytes;  /* of the request body */
+    uint64_t sent_bytes;  /* of the streamed body, handed to curl */
 };
 typedef void ch_answer_cb(void *arg, const struct ch_answer *answer);
 
@@ -73,7 +85,8 @@ struct ch_statement {
     const char *query_id;          /* or NULL */
     const struct ch_param *params; /* copied */
     size_t n_params;
-    uint64_t timeout_ms; /* whole request; 0: none (streaming: see idle) */
+    uint64_t timeout_ms; /* whole request, waiting in the queue included; 0: none (streaming: from
+                            ch_upload_end) */
 };
 
 /* Runs a statement without a streamed body. Never NULL. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See sql.h. Both reference engines read backslash escapes inside backticks and single quotes;
- * doubling the quote is read by the newer one only, so it is not used here.
+ * See sql.h. Both reference engines read backslash escapes inside backticks and single quotes.
  */
 #include "ch/sql.h"
 
