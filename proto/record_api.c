@@ -78,9 +78,8 @@ static int put_record(struct json_build *build, const struct chxa_record *record
     if (code != 0)
         return code;
     char *reason = NULL;
-    code = chxa_reason_repair(record->reason, &reason);
-    if (code != 0)
-        return code;
+    if (record->reason && chxa_text_repair(record->reason, CHXA_REASON_BYTES_MAX, &reason) != 0)
+        return CHXA_E_NO_MEMORY;
     json_build_start(build);
     json_build_text(build, "xid", record->xid, true);
     json_build_text(build, "state", chxa_state_name(record->state), true);

@@ -71,16 +71,12 @@ static bool is_text(const char *text, size_t bytes_max)
     return true;
 }
 
-int chxa_reason_repair(const char *reason, char **ret_reason)
+int chxa_text_repair(const char *text, size_t bytes_max, char **ret_text)
 {
-    if (reason == NULL) {
-        *ret_reason = NULL;
-        return 0;
-    }
-    char *text = strndup(reason, CHXA_REASON_BYTES_MAX);
-    if (text == NULL)
+    char *copy = strndup(text, bytes_max);
+    if (copy == NULL)
         return CHXA_E_NO_MEMORY;
-    for (char *at = text; *at;) {
+    for (char *at = copy; *at;) {
         size_t step = chxa_utf8_step(at);
         if (step == 0) {
             *at = '?';
@@ -88,7 +84,7 @@ int chxa_reason_repair(const char *reason, char **ret_reason)
         }
         at += step;
     }
-    *ret_reason = text;
+    *ret_text = copy;
     return 0;
 }
 

@@ -32,9 +32,8 @@ int chxa_write_check(const struct chxa_write *write);
  * NUL. */
 size_t chxa_utf8_step(const char *text);
 
-/* What a person reads must not be able to stop a commit from being recorded: in a copy of reason
- * (NULL stays NULL; malloc'd, for the caller) bad bytes become '?' and what is over the limit is
- * cut. CHXA_E_NO_MEMORY. */
-int chxa_reason_repair(const char *reason, char **ret_reason);
+/* A copy of text (malloc'd, for the caller) as it can stand in JSON: bytes that are no UTF-8 become
+ * '?', what is over bytes_max is cut. CHXA_E_NO_MEMORY. */
+int chxa_text_repair(const char *text, size_t bytes_max, char **ret_text);
 
 #endif

@@ -25,9 +25,9 @@ int chxa_record_encode(const struct chxa_record *record, char **ret_text)
     if (code != 0)
         return code;
     char *reason = NULL;
-    code = chxa_reason_repair(record->reason, &reason);
-    if (code != 0)
-        return code;
+    /* What a person reads must not be able to stop a commit from being recorded. */
+    if (record->reason && chxa_text_repair(record->reason, CHXA_REASON_BYTES_MAX, &reason) != 0)
+        return CHXA_E_NO_MEMORY;
 
     struct json_build build;
     json_build_start(&build);

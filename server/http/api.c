@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "http/api_private.h"
+#include "proto/record_check.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,14 +95,23 @@ void api_answer_json(struct api_call *call, int status, json_t *value)
     answer_json_with(call, status, NULL, 0, value);
 }
 
+void api_answer_text(struct api_call *call, int status, int code, char *text)
+{
+    if (code)
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+    else
+        api_answer(call, status, NULL, 0, "application/json", text, strlen(text));
+    free(text);
+}
+
 json_t *api_error_json(const struct error *error, const struct chxa_record *record)
 {
     json_t *what = json_object();
     json_object_set_new(what, "code", json_string(chxa_error_name(error->code)));
-    json_t *message = json_string(error_message(error));
-    if (message == NULL) /* ClickHouse may quote bytes that are no UTF-8 */
-        message = json_string(chxa_error_text(error->code));
-    json_object_set_new(what, "message", message);
+    char *message = NULL; /* ClickHouse may quote bytes that are no UTF-8 */
+    if (chxa_text_repair(error_message(error), SIZE_MAX, &message) == 0)
+        json_object_set_new(what, "message", json_string(message));
+    free(message);
     json_object_set_new(what, "retryable", json_boolean(chxa_error_retryable(error->code)));
     json_object_set_new(what, "outcome",
                         json_string(chxa_error_outcome_known(error->code) ? "known" : "unknown"));
@@ -151,15 +161,9 @@ void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bo
         return;
     }
     char *text = NULL;
-    int code = chxa_record_to_api_json(reply->record, false, false, &text);
-    json_t *value = code == 0 ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
-    free(text);
-    if (value == NULL) {
-        api_answer_error(call, CHXA_E_INVALID_RECORD, "the record cannot be shown");
-        return;
-    }
-    json_object_set_new(value, "replay", json_boolean(reply->replay));
-    api_answer_json(call, reply->pending ? 202 : call->status ? call->status : 200, value);
+    int code = chxa_record_to_answer_json(reply->record, reply->replay, &text);
+    int status = reply->pending ? 202 : call->status ? call->status : 200;
+    api_answer_text(call, status, code, text);
 }
 
 /* ---- parameters ---- */

@@ -30,6 +30,8 @@ void api_answer(struct api_call *call, int status, const struct http_header *hea
                 size_t n_headers, const char *content_type, const char *body, size_t len);
 /* Takes over the JSON value. */
 void api_answer_json(struct api_call *call, int status, json_t *value);
+/* Takes over a JSON text from malloc, as proto/record.h makes them; code: why there is none. */
+void api_answer_text(struct api_call *call, int status, int code, char *text);
 void api_answer_error(struct api_call *call, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A coordinator's reply: the record, 202 when pending; an error; 307 to the owner (redirect) or

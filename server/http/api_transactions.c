@@ -140,11 +140,7 @@ static void got(void *arg, const struct coord_reply *reply)
         return;
     }
     int code = chxa_record_to_api_json(reply->record, true, true, &text);
-    if (code)
-        api_answer_error(call, code, "%s", chxa_error_text(code));
-    else
-        api_answer_json(call, 200, json_loads(text, JSON_ALLOW_NUL, NULL));
-    free(text);
+    api_answer_text(call, 200, code, text);
 }
 
 void api_get(struct api_call *call)
@@ -170,15 +166,21 @@ static void listed(void *arg, const struct store_list_result *result)
         api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
         return;
     }
-    json_t *records = json_array();
-    for (size_t i = 0; i < result->n_records; i++) {
+    struct buf page = {0};
+    int code = 0;
+    buf_puts(&page, "{\"transactions\":[");
+    for (size_t i = 0; i < result->n_records && code == 0; i++) {
         char *text = NULL;
-        if (chxa_record_to_api_json(&result->records[i], false, false, &text) == 0)
-            json_array_append_new(records, json_loads(text, JSON_ALLOW_NUL, NULL));
+        code = chxa_record_to_api_json(&result->records[i], false, false, &text);
+        if (code == 0)
+            buf_printf(&page, "%s%s", i ? "," : "", text);
         free(text);
     }
-    json_t *next = result->next ? json_string(result->next) : json_null();
-    api_answer_json(call, 200, json_pack("{s:o,s:o}", "transactions", records, "next", next));
+    char *next = NULL; /* a page token is for URLs: nothing in it needs escaping */
+    next = result->next ? mem_printf("\"%s\"", result->next) : mem_strdup("null");
+    buf_printf(&page, "],\"next\":%s}", next);
+    free(next);
+    api_answer_text(call, 200, code, buf_take(&page));
 }
 
 /* "Prepared,Committing" → bits. False: a name is none. */

@@ -71,14 +71,9 @@ static void written(void *arg, const struct coord_reply *reply)
         api_answer_reply(call, reply, false);
         return;
     }
-    const struct chxa_write *write = reply->write;
-    api_answer_json(call, 200,
-                    json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:I,s:I,s:I,s:b}", "xid", call->xid,
-                              "write_id", write->write_id, "seq", (json_int_t)write->seq,
-                              "database", write->target.database, "table", write->target.table,
-                              "rows", (json_int_t)write->rows, "bytes", (json_int_t)write->bytes,
-                              "body_bytes", (json_int_t)write->body_bytes, "parts",
-                              (json_int_t)write->n_parts, "replay", reply->replay));
+    char *text = NULL;
+    int code = chxa_write_to_answer_json(call->xid, reply->write, reply->replay, &text);
+    api_answer_text(call, 200, code, text);
 }
 
 /* Parameters of ClickHouse's HTTP interface that are no settings: the node speaks for itself, in
