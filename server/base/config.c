@@ -1,65 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the configuration; see config.h. The table stands on top; below it the checks of single
- * values, the file, the flags, and what holds between keys. Problems are collected, not returned:
- * a person wants to see all of them at once.
+ * Reads the configuration; see config.h: the file, the flags, and what holds between keys. The
+ * table and the checks of single values are in config_table.c, what is printed in config_print.c.
+ * Problems are collected, not returned: a person wants to see all of them at once.
  */
-#include "base/config.h"
-
 #include "base/buf.h"
+#include "base/config_table.h"
 #include "base/mem.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define TEXT_BYTES_MAX     4096u
 #define PASSWORD_BYTES_MAX 4096u
 #define PROBLEMS_BYTES_MAX (64u << 10)
-
-enum kind { KIND_GROUP, KIND_TEXT, KIND_UINT, KIND_BOOL, KIND_CHOICE };
-
-/* NULL: good; else what would be. */
-typedef const char *check_fn(const char *value);
-static check_fn check_name, check_address, check_base_url, check_base_url_or_none, check_store,
-    check_word, check_path_or_none, check_database;
-
-struct row {
-    enum kind kind;
-    const char *key; /* of a group: its title */
-    size_t offset;
-    const char *default_text; /* of a number: NULL */
-    uint64_t default_number, min, max;
-    const char *unit;
-    const char *choices;
-    check_fn *check;
-    const char *doc;
-};
-
-static const struct row rows[] = {
-#define CONFIG_GROUP(title) {KIND_GROUP, title, 0, NULL, 0, 0, 0, NULL, NULL, NULL, NULL},
-#define CONFIG_TEXT(key, value, check, doc)                                                        \
-    {KIND_TEXT, #key, offsetof(struct config, key), value, 0, 0, 0, NULL, NULL, check_##check, doc},
-#define CONFIG_UINT(key, value, min, max, unit, doc)                                               \
-    {KIND_UINT, #key, offsetof(struct config, key), NULL, value, min, max, unit, NULL, NULL, doc},
-#define CONFIG_BOOL(key, value, doc)                                                               \
-    {KIND_BOOL, #key, offsetof(struct config, key), value, 0, 0, 0, NULL, NULL, NULL, doc},
-#define CONFIG_CHOICE(key, value, choices, doc)                                                    \
-    {KIND_CHOICE, #key, offsetof(struct config, key), value, 0, 0, 0, NULL, choices, NULL, doc},
-#include "base/config.def"
-#undef CONFIG_GROUP
-#undef CONFIG_TEXT
-#undef CONFIG_UINT
-#undef CONFIG_BOOL
-#undef CONFIG_CHOICE
-};
-#define N_ROWS (sizeof rows / sizeof rows[0])
 
 /* A load under way. */
 struct loader {
@@ -77,224 +35,24 @@ static void problem(struct loader *loader, const char *format, ...)
     va_start(args, format);
     char *text = mem_vprintf(format, args);
     va_end(args);
-    for (char *at = text; *at;
-         at++) /* values are quoted as they are, but one problem is one line */
+    /* values are quoted as they are, but one problem is one line */
+    for (char *at = text; *at; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             *at = '?';
     buf_printf(&loader->problems, "%s%s", loader->problems.len ? "\n" : "", text);
     free(text);
 }
 
-/* ---- single values ---- */
-
-static bool made_of(const char *text, size_t bytes_max, const char *more)
-{
-    if (*text == '\0' || strlen(text) > bytes_max)
-        return false;
-    for (; *text; text++)
-        if (!isalnum((unsigned char)*text) && strchr(more, *text) == NULL)
-            return false;
-    return true;
-}
-
-static const char *check_name(const char *value)
-{
-    if (made_of(value, 64, "_.-") && strcmp(value, ".") != 0 && strcmp(value, "..") != 0)
-        return NULL;
-    return "1-64 characters of A-Z a-z 0-9 _ . -";
-}
-
-static const char *check_word(const char *value)
-{
-    for (const char *at = value; *at; at++)
-        if ((unsigned char)*at <= ' ' || *at == 0x7f)
-            return "a word without blanks";
-    return *value ? NULL : "a word without blanks";
-}
-
-static const char *check_database(const char *value)
-{
-    bool good = made_of(value, 64, "_") && !isdigit((unsigned char)*value);
-    return good ? NULL : "1-64 characters of A-Z a-z 0-9 _, not beginning with a digit";
-}
-
-static bool is_port(const char *text)
-{
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text) || strlen(text) > 5)
-        return false;
-    return strtoul(text, NULL, 10) <= 65535;
-}
-
-/* host:port or [v6]:port */
-static bool is_address(const char *value)
-{
-    const char *colon = strrchr(value, ':');
-    if (colon == NULL || colon == value || !is_port(colon + 1))
-        return false;
-    size_t len = (size_t)(colon - value);
-    if (value[0] == '[')
-        return len > 2 && value[len - 1] == ']' &&
-               strspn(value + 1, "0123456789abcdefABCDEF:.%") == len - 2;
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)value[i]) && strchr("_.-", value[i]) == NULL)
-            return false;
-    return true;
-}
-
-static const char *check_address(const char *value)
-{
-    return is_address(value) ? NULL : "host:port or [IPv6]:port";
-}
-
-static const char *check_base_url(const char *value)
-{
-    static const char allowed[] = "http://host:port or https://host:port, without a path";
-    const char *host = strncmp(value, "http://", 7) == 0    ? value + 7
-                       : strncmp(value, "https://", 8) == 0 ? value + 8
-                                                            : "";
-    if (*host == '\0' || strlen(value) > 1024)
-        return allowed;
-    for (const char *at = host; *at; at++)
-        if (!isalnum((unsigned char)*at) && strchr("_.-:[]%", *at) == NULL)
-            return allowed;
-    return NULL;
-}
-
-static const char *check_base_url_or_none(const char *value)
-{
-    return *value ? check_base_url(value) : NULL;
-}
-
-static const char *check_path_or_none(const char *value)
-{
-    (void)value; /* opened when all is read */
-    return NULL;
-}
-
-/* "host:port,host:port/chroot", the part after zookeeper: */
-static bool is_zookeeper(const char *value)
-{
-    size_t hosts = strcspn(value, "/");
-    char *list = mem_strndup(value, hosts);
-    bool good = hosts > 0;
-    for (char *at = list, *comma; good && at; at = comma ? comma + 1 : NULL) {
-        comma = strchr(at, ',');
-        if (comma)
-            *comma = '\0';
-        good = is_address(at);
-    }
-    free(list);
-    const char *chroot = value + hosts;
-    if (!good || *chroot == '\0')
-        return good;
-    size_t len = strlen(chroot);
-    return len > 1 && chroot[len - 1] != '/' && strstr(chroot, "//") == NULL &&
-           strstr(chroot, "/.") == NULL && strspn(chroot, "/") == 1;
-}
-
-static const char *check_store(const char *value)
-{
-    if (strncmp(value, "sqlite:/", 8) == 0 && value[8] != '\0')
-        return NULL;
-    if (strncmp(value, "zookeeper:", 10) == 0 && is_zookeeper(value + 10))
-        return NULL;
-    return "sqlite:/absolute/path or zookeeper:host:port[,host:port…][/path]";
-}
-
-static bool parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret)
-{
-    if (*text == '\0' || strspn(text, "0123456789") != strlen(text))
-        return false;
-    errno = 0;
-    uint64_t number = strtoull(text, NULL, 10);
-    if (errno != 0 || number < min || number > max)
-        return false;
-    *ret = number;
-    return true;
-}
-
-/* The index of text in "a|b|c", or -1. */
-static int parse_choice(const char *text, const char *choices)
-{
-    size_t len = strlen(text);
-    int index = 0;
-    for (const char *at = choices;; index++) {
-        size_t word = strcspn(at, "|");
-        if (word == len && memcmp(at, text, len) == 0)
-            return index;
-        if (at[word] == '\0')
-            return -1;
-        at += word + 1;
-    }
-}
-
-static char **text_of(const struct config *config, const struct row *row)
-{
-    return (char **)((char *)(uintptr_t)config + row->offset);
-}
-
-static uint64_t *number_of(const struct config *config, const struct row *row)
-{
-    return (uint64_t *)((char *)(uintptr_t)config + row->offset);
-}
-
-static bool *bool_of(const struct config *config, const struct row *row)
-{
-    return (bool *)((char *)(uintptr_t)config + row->offset);
-}
-
-static unsigned *choice_of(const struct config *config, const struct row *row)
-{
-    return (unsigned *)((char *)(uintptr_t)config + row->offset);
-}
-
-/* Sets the member, or says (for the caller to free) what would be allowed. */
-static char *set_value(struct config *config, const struct row *row, const char *value)
-{
-    switch (row->kind) {
-    case KIND_GROUP:
-        break;
-    case KIND_TEXT: {
-        if (strlen(value) > TEXT_BYTES_MAX)
-            return mem_printf("at most %u bytes", TEXT_BYTES_MAX);
-        const char *allowed = row->check(value);
-        if (allowed)
-            return mem_strdup(allowed);
-        mem_replace(text_of(config, row), value);
-        return NULL;
-    }
-    case KIND_UINT:
-        if (parse_number(value, row->min, row->max, number_of(config, row)))
-            return NULL;
-        return mem_printf("a whole number from %" PRIu64 " to %" PRIu64 " (%s)", row->min, row->max,
-                          row->unit);
-    case KIND_BOOL:
-        if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
-            return mem_strdup("true or false");
-        *bool_of(config, row) = strcmp(value, "true") == 0;
-        return NULL;
-    case KIND_CHOICE: {
-        int index = parse_choice(value, row->choices);
-        if (index < 0)
-            return mem_printf("one of %s", row->choices);
-        *choice_of(config, row) = (unsigned)index;
-        return NULL;
-    }
-    }
-    assert(!"not a group");
-    return NULL;
-}
-
 static void set_defaults(struct config *config)
 {
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const struct row *row = &rows[i];
+    for (size_t i = 0; i < config_n_rows; i++) {
+        const struct config_row *row = &config_rows[i];
         if (row->kind == KIND_TEXT) /* the default of node is none, which no check lets pass */
-            *text_of(config, row) = mem_strdup(row->default_text);
+            *config_text(config, row) = mem_strdup(row->default_text);
         else if (row->kind == KIND_UINT)
-            *number_of(config, row) = row->default_number;
+            *config_number(config, row) = row->default_number;
         else if (row->kind != KIND_GROUP)
-            free(set_value(config, row, row->default_text));
+            free(config_set(config, row, row->default_text));
     }
     config->clickhouse_password = mem_strdup("");
     config->file = mem_strdup("");
@@ -332,28 +90,28 @@ static const char *closest_key(const char *name)
 {
     const char *closest = NULL;
     size_t distance = 3 + strlen(name) / 4;
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (rows[i].kind == KIND_GROUP)
+    for (size_t i = 0; i < config_n_rows; i++) {
+        if (config_rows[i].kind == KIND_GROUP)
             continue;
-        size_t d = edit_distance(name, rows[i].key);
+        size_t d = edit_distance(name, config_rows[i].key);
         if (d < distance) {
             distance = d;
-            closest = rows[i].key;
+            closest = config_rows[i].key;
         }
     }
     return closest;
 }
 
 /* The row's index among the keys in *ret_key. */
-static const struct row *row_of(const char *name, enum config_key *ret_key)
+static const struct config_row *row_of(const char *name, enum config_key *ret_key)
 {
     unsigned key = 0;
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (rows[i].kind == KIND_GROUP)
+    for (size_t i = 0; i < config_n_rows; i++) {
+        if (config_rows[i].kind == KIND_GROUP)
             continue;
-        if (strcmp(rows[i].key, name) == 0) {
+        if (strcmp(config_rows[i].key, name) == 0) {
             *ret_key = (enum config_key)key;
-            return &rows[i];
+            return &config_rows[i];
         }
         key++;
     }
@@ -374,14 +132,14 @@ static void set_from_file(struct loader *loader, const char *name, const char *v
     struct config *config = loader->config;
     char *where = mem_printf("%s:%u", config->file, loader->line);
     enum config_key key;
-    const struct row *row = row_of(name, &key);
+    const struct config_row *row = row_of(name, &key);
     if (row == NULL) {
         unknown_key(loader, where, name);
     } else if (config->origin[key].source == CONFIG_FROM_FILE) {
         problem(loader, "%s: %s is given twice, here and in line %u", where, name,
                 config->origin[key].line);
     } else {
-        char *allowed = set_value(config, row, value);
+        char *allowed = config_set(config, row, value);
         if (allowed)
             problem(loader, "%s: %s = \"%s\": must be %s", where, name, value, allowed);
         if (allowed == NULL) {
@@ -457,7 +215,7 @@ static void read_file(struct loader *loader)
 {
     if (&ini_max_line && &ini_initial_alloc && &ini_use_stack) {
         ini_use_stack = false;
-        ini_max_line = (int)TEXT_BYTES_MAX + 128;
+        ini_max_line = (int)CONFIG_TEXT_BYTES_MAX + 128;
         ini_initial_alloc = ini_max_line;
     }
     const char *path = loader->config->file;
@@ -479,9 +237,9 @@ static void read_file(struct loader *loader)
 static void set_from_flag(struct loader *loader, const char *name, const char *value)
 {
     enum config_key key = CONFIG_KEY_COUNT;
-    const struct row *row = row_of(name, &key);
+    const struct config_row *row = row_of(name, &key);
     assert(row != NULL); /* the caller looked */
-    char *allowed = set_value(loader->config, row, value);
+    char *allowed = config_set(loader->config, row, value);
     if (allowed)
         problem(loader, "--%s \"%s\": must be %s", name, value, allowed);
     else
@@ -587,7 +345,7 @@ static void check_together(struct loader *loader)
 {
     const struct config *config = loader->config;
     if (*config->node == '\0' && config->origin[CONFIG_KEY_node].source == CONFIG_FROM_DEFAULT)
-        problem(loader, "node: must be given: %s", check_name(""));
+        problem(loader, "node: must be given: %s", config_check_name(""));
     bool wildcard =
         strncmp(config->listen, "0.0.0.0:", 8) == 0 || strncmp(config->listen, "[::]:", 5) == 0;
     if (wildcard && *config->advertise == '\0')
@@ -632,121 +390,15 @@ int config_load(int argc, char *const argv[], struct config *ret_config, struct 
 
 void config_clear(struct config *config)
 {
-    for (size_t i = 0; i < N_ROWS; i++)
-        if (rows[i].kind == KIND_TEXT)
-            free(*text_of(config, &rows[i]));
+    for (size_t i = 0; i < config_n_rows; i++)
+        if (config_rows[i].kind == KIND_TEXT)
+            free(*config_text(config, &config_rows[i]));
     if (config->clickhouse_password)
         explicit_bzero(config->clickhouse_password, strlen(config->clickhouse_password));
     free(config->clickhouse_password);
     free(config->file);
     free(config->warnings);
     *config = (struct config){0};
-}
-
-/* ---- printing ---- */
-
-static void print_value(const struct config *config, const struct row *row, FILE *out)
-{
-    switch (row->kind) {
-    case KIND_GROUP:
-        break;
-    case KIND_TEXT:
-        fputs(*text_of(config, row), out);
-        break;
-    case KIND_UINT:
-        fprintf(out, "%" PRIu64, *number_of(config, row));
-        break;
-    case KIND_BOOL:
-        fputs(*bool_of(config, row) ? "true" : "false", out);
-        break;
-    case KIND_CHOICE: {
-        const char *word = row->choices;
-        for (unsigned i = *choice_of(config, row); i > 0; i--)
-            word = strchr(word, '|') + 1;
-        fprintf(out, "%.*s", (int)strcspn(word, "|"), word);
-        break;
-    }
-    }
-}
-
-void config_print(const struct config *config, FILE *out)
-{
-    unsigned key = 0;
-    for (size_t i = 0; i < N_ROWS; i++) {
-        if (rows[i].kind == KIND_GROUP)
-            continue;
-        fprintf(out, "%s = ", rows[i].key);
-        print_value(config, &rows[i], out);
-        if (config->origin[key].source == CONFIG_FROM_DEFAULT)
-            fputs("  # default\n", out);
-        else if (config->origin[key].source == CONFIG_FROM_FLAG)
-            fputs("  # flag\n", out);
-        else
-            fprintf(out, "  # %s:%u\n", config->file, config->origin[key].line);
-        key++;
-    }
-}
-
-/* "default 5, 1 to 10 ms" */
-static void print_range(const struct row *row, FILE *out)
-{
-    if (row->kind == KIND_UINT)
-        fprintf(out, "default %" PRIu64 ", from %" PRIu64 " to %" PRIu64 " %s", row->default_number,
-                row->min, row->max, row->unit);
-    else
-        fprintf(out, "default %s%s%s", *row->default_text ? row->default_text : "none",
-                row->kind == KIND_CHOICE ? ", one of " : "",
-                row->kind == KIND_CHOICE ? row->choices : "");
-    if (row->kind == KIND_BOOL)
-        fputs(", or the other of true and false", out);
-}
-
-void config_help(FILE *out)
-{
-    fputs(
-        "chxad: two-phase-commit coordinator for the ClickHouse server beside it\n\n"
-        "usage: chxad --node NAME [--config FILE] [--KEY VALUE | --KEY=VALUE]...\n\n"
-        "  --config FILE   read `key = value` lines; flags win over it\n"
-        "  --check-config  print what would be used and what is wrong, and exit (2: something is)\n"
-        "  --version       print the version and exit\n"
-        "  --help          print this and exit\n\n"
-        "Dashes in a flag stand for underscores.\n",
-        out);
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const struct row *row = &rows[i];
-        if (row->kind == KIND_GROUP) {
-            fprintf(out, "\n%s\n", row->key);
-            continue;
-        }
-        fprintf(out, "  --%s\n      %s (", row->key, row->doc);
-        print_range(row, out);
-        fputs(")\n", out);
-    }
-}
-
-void config_sample(FILE *out)
-{
-    fputs("# SPDX-License-Identifier: Apache-2.0\n"
-          "# Configuration of chxad: every key, at its default. `chxad --config FILE "
-          "--check-config`\n"
-          "# says what would be used. This file is generated from server/base/config.def, and a "
-          "test\n"
-          "# holds it to that.\n",
-          out);
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const struct row *row = &rows[i];
-        if (row->kind == KIND_GROUP) {
-            fprintf(out, "\n# ---- %s ----\n", row->key);
-            continue;
-        }
-        fprintf(out, "\n# %s\n# (", row->doc);
-        print_range(row, out);
-        if (row->kind == KIND_UINT)
-            fprintf(out, ")\n#%s = %" PRIu64 "\n", row->key, row->default_number);
-        else
-            fprintf(out, ")\n#%s =%s%s\n", row->key, *row->default_text ? " " : "",
-                    row->default_text);
-    }
 }
 
 bool config_start(int argc, char *const argv[], struct config *ret_config, int *ret_exit)
