@@ -126,6 +126,12 @@ void metrics_count(enum metric metric, uint64_t n, const char *a, const char *b)
     series_of(metric, a, b)->counter += n;
 }
 
+void metrics_count_to(enum metric metric, uint64_t total, const char *a, const char *b)
+{
+    assert(table[metric].kind == COUNTER);
+    series_of(metric, a, b)->counter = total;
+}
+
 void metrics_set(enum metric metric, double value, const char *a, const char *b)
 {
     assert(table[metric].kind == GAUGE);

@@ -27,6 +27,8 @@ enum metric {
 
 /* Label values a and b are NULL where the metric has no such label (asserted). */
 void metrics_count(enum metric metric, uint64_t n, const char *a, const char *b);
+/* Sets a counter to a total that is kept elsewhere. */
+void metrics_count_to(enum metric metric, uint64_t total, const char *a, const char *b);
 void metrics_set(enum metric metric, double value, const char *a, const char *b);
 /* duration_us: microseconds, from clock_monotonic_us; shown in seconds. */
 void metrics_observe(enum metric metric, uint64_t duration_us, const char *a, const char *b);

@@ -21,10 +21,13 @@
  */
 #include "ch/ch_http.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ch/ch_response.h"
 #include "ch/ch_ring.h"
 #include "ch/ch_url.h"
+#include "ch/sql.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -60,6 +63,8 @@ struct ch_request {
     uint64_t timeout_ms;
     ch_answer_cb *done;
     void *arg;
+    const char *kind; /* for the metrics */
+    uint64_t started_us;
 
     CURL *easy;
     struct curl_slist *headers; /* owned when it is not the client's */
@@ -142,8 +147,8 @@ static void request_deliver(struct ch_request *request)
 {
     assert(request->state == REQUEST_FINISHED);
     const struct ch_response *response = &request->response;
-    int ch_code = 0;
     const char *text;
+    int ch_code = 0;
     if (request->code)
         ch_response_exception(response, &ch_code, &text);
     struct ch_answer answer = {
@@ -157,9 +162,9 @@ static void request_deliver(struct ch_request *request)
         .error = &request->error,
         .sent_bytes = request->sent_bytes,
     };
-
     uv_timer_stop(&request->timer);
     request->state = REQUEST_DELIVERED;
+    metrics_clickhouse(request->kind, request->code, clock_monotonic_us() - request->started_us);
     request->done(request->arg, &answer);
     uv_close((uv_handle_t *)&request->timer, request_free);
 }
@@ -597,6 +602,8 @@ static struct ch_request *request_new(struct ch_client *client,
     request->client = client;
     request->state = REQUEST_QUEUED;
     request->timeout_ms = statement->timeout_ms;
+    request->kind = sql_verb(statement->sql);
+    request->started_us = clock_monotonic_us();
     request->done = done;
     request->arg = arg;
     request->socket = CURL_SOCKET_BAD;

@@ -5,6 +5,7 @@
 #include "ch/sql.h"
 
 #include <string.h>
+#include <strings.h>
 
 static void append_quoted(struct buf *out, const char *text, char quote)
 {
@@ -87,4 +88,17 @@ size_t sql_tsv_unescape(char *field)
     }
     *to = '\0';
     return (size_t)(to - field);
+}
+
+const char *sql_verb(const char *sql)
+{
+    static const char *const verbs[] = {"select", "insert",   "alter", "create", "drop",
+                                        "exists", "truncate", "show",  "kill",   "system"};
+    sql += strspn(sql, " \t\r\n(");
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        size_t len = strlen(verbs[i]);
+        if (strncasecmp(sql, verbs[i], len) == 0 && strchr(" \t\r\n(", sql[len]) != NULL)
+            return verbs[i];
+    }
+    return "other";
 }

@@ -17,4 +17,8 @@ void sql_table(struct buf *out, const char *database, const char *table);
 /* Undoes TSV/TSVRaw escaping of one field in place (\t \n \\ \' \0 …); returns the new length. */
 size_t sql_tsv_unescape(char *field);
 
+/* The statement's first word in lower case, of those that this program says: "select", "insert",
+ * "alter", …; "other" for others. Constant text, for the metrics. */
+const char *sql_verb(const char *sql);
+
 #endif

@@ -94,6 +94,9 @@ static void collect_metrics(void *arg)
     metrics_set(METRIC_scratch_tables, (double)stats.scratch.retired, "retired", NULL);
     metrics_set(METRIC_scratch_tables, (double)stats.scratch.creating, "creating", NULL);
     metrics_set(METRIC_scratch_tables, (double)stats.scratch.waiting, "waiting", NULL);
+    metrics_count_to(METRIC_scratch_changes_total, stats.scratch.created, "created", NULL);
+    metrics_count_to(METRIC_scratch_changes_total, stats.scratch.truncated, "truncated", NULL);
+    metrics_count_to(METRIC_scratch_changes_total, stats.scratch.dropped, "dropped", NULL);
 }
 
 /* ---- life ---- */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -252,8 +253,15 @@ static void op_free(struct store_op *op)
 
 static void op_deliver(struct store_mail *mail)
 {
+    static const char *const kinds[] = {
+        [STORE_OP_CREATE] = "create",       [STORE_OP_CAS] = "cas",
+        [STORE_OP_ADD_WRITE] = "add_write", [STORE_OP_GET] = "get",
+        [STORE_OP_REMOVE] = "remove",       [STORE_OP_LIST] = "list",
+        [STORE_OP_NODES] = "nodes",
+    };
     struct store_op *op = (struct store_op *)mail;
     assert(op->store->n_ops > 0);
+    metrics_store(kinds[op->kind], op->code, clock_monotonic_us() - op->started_us);
     if (op->list_done) {
         struct store_list_result result = {op->code, op->ret_records, op->n_records, op->ret_next};
         op->list_done(op->arg, &result);
@@ -301,6 +309,7 @@ static struct store_op *op_new(struct store *store, enum store_op_kind kind, voi
     op->store = store;
     op->kind = kind;
     op->arg = arg;
+    op->started_us = clock_monotonic_us();
     op->deadline_ms = clock_monotonic_ms() + store->operation_timeout_ms;
     return op;
 }

@@ -46,7 +46,7 @@ struct store_op {
     struct store_op *next;
     struct store *store;
     enum store_op_kind kind;
-    uint64_t deadline_ms;
+    uint64_t started_us, deadline_ms;
 
     char *xid;
     int64_t version;

@@ -78,6 +78,17 @@ START_TEST(tsv)
 }
 END_TEST
 
+START_TEST(verbs)
+{
+    ck_assert_str_eq(sql_verb("SELECT 1"), "select");
+    ck_assert_str_eq(sql_verb(" \n alter TABLE t"), "alter");
+    ck_assert_str_eq(sql_verb("INSERT"), "insert");
+    ck_assert_str_eq(sql_verb("SELECTION"), "other");
+    ck_assert_str_eq(sql_verb(""), "other");
+    ck_assert_str_eq(sql_verb("(select(1))"), "select");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sql");
@@ -85,6 +96,7 @@ int main(void)
     tcase_add_loop_test(tests, quotes, 0, (int)(sizeof quoted / sizeof *quoted));
     tcase_add_test(tests, table);
     tcase_add_loop_test(tests, tsv, 0, (int)(sizeof escaped / sizeof *escaped));
+    tcase_add_test(tests, verbs);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
