@@ -5,12 +5,14 @@
  *
  * Invariants: a table is lent to one write at a time. It goes back into the pool only when its
  * INSERT got a definite answer; otherwise it is retired, and dropped once system.processes no
- * longer shows that write's query id. Nothing in a scratch table has value; at start the whole
- * database is emptied of scratch tables (names begin with "s_"). Tables of one target structure are
- * shared by all transactions; the pool key is database, table and schema. Limits: tables_max in all
- * (an acquire past it waits for a release, at most its timeout, then BUSY); idle tables are dropped
- * after idle_ms; a table is truncated, off the write's path, when it holds more than parts_max
- * parts.
+ * longer shows that write's query id. No name is ever used again, so an INSERT that comes late
+ * finds no table. Nothing in a scratch table has value; at start the whole database is emptied of
+ * scratch tables (names begin with "s_"). Tables are shared by all transactions; the pool key is
+ * database, table and the target's shape. After each loan the parts are listed again (or the table
+ * is truncated, when it holds more than parts_max; an old-syntax table, whose merges cannot be
+ * switched off, always), so that lending an idle table asks ClickHouse nothing. Limits: tables_max
+ * in all (an acquire past it waits for a release, at most timeout_ms, then BUSY); a table idle for
+ * idle_ms is dropped, and so is the longest idle one when another target needs room.
  *
  * Threads: the loop's. Callbacks on a later turn, exactly once.
  */
@@ -43,18 +45,20 @@ struct scratch {
 int scratch_pool_new(uv_loop_t *loop, struct ch_client *client, const struct scratch_config *config,
                      struct scratch_pool **ret_pool);
 /* Cancels waiting acquires (CANCELLED), drops what it can within deadline_ms, frees, then calls
- * on_closed. */
+ * on_closed. That comes only when every lent table was given back and every statement has ended (at
+ * most timeout_ms past the deadline). Close the pool before its client. */
 void scratch_pool_close(struct scratch_pool *pool, uint64_t deadline_ms,
                         void (*on_closed)(void *arg), void *arg);
 
 /* Creates the database if missing and drops every left-over scratch table. Must succeed before the
- * first acquire; may be called again. caps are copied as far as needed. */
+ * first acquire (NOT_READY); may be called again, for tables that the pool does not know (BUSY
+ * while it runs). Tables that cannot be dropped are left. Errors: CLICKHOUSE_*, CANCELLED. */
 typedef void scratch_done_cb(void *arg, int code, struct error *error);
 void scratch_pool_start(struct scratch_pool *pool, const struct ch_caps *caps,
                         scratch_done_cb *done, void *arg);
 
 /* Errors: BUSY; CLICKHOUSE_*; TARGET_UNSUPPORTED (the CREATE was refused for a reason that lies in
- * the table); IO_FAILED. */
+ * the table); TARGET_NOT_FOUND; IO_FAILED; CANCELLED; NOT_READY. */
 typedef void scratch_cb(void *arg, int code, struct error *error, struct scratch *scratch);
 void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, scratch_cb *done,
                      void *arg);
@@ -62,8 +66,8 @@ void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, s
 /* The INSERT got a definite answer, good or bad. The pool reads the listing again (or truncates)
  * before it lends it. */
 void scratch_release(struct scratch_pool *pool, struct scratch *scratch);
-/* The INSERT's outcome is unknown (or it was cancelled): never lent again, dropped when query_id is
- * gone. */
+/* The INSERT's outcome is unknown (or it was cancelled, or found no such table): never lent again,
+ * dropped when query_id is gone (NULL: nothing of ours runs in it). */
 void scratch_retire(struct scratch_pool *pool, struct scratch *scratch, const char *query_id);
 
 struct scratch_stats {
