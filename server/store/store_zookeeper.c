@@ -200,6 +200,7 @@ static void close_finished(struct store_mail *mail)
     struct zk_job *job = (struct zk_job *)mail;
     struct zk_store *zk = job->zk;
     /* Its events and completions were posted before this, so nothing refers to it any more. */
+    zk_calls_abandoned(zk, job->handle->generation);
     free(job->handle);
     job_end(job);
     zk_check_closed(zk);
@@ -617,7 +618,7 @@ void zk_check_closed(struct zk_store *zk)
 {
     if (!zk->base.closing || zk->base.impl_closed)
         return;
-    if (zk->handle || zk->n_jobs || zk->n_timers || zk->n_calls)
+    if (zk->handle || zk->n_jobs || zk->n_timers || zk->calls)
         return;
     store_impl_closed(&zk->base);
 }

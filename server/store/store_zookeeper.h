@@ -69,7 +69,7 @@ struct zk_store {
     uv_timer_t retry_timer; /* open or lock again */
     uv_timer_t run_timer;   /* the first run's deadline */
     unsigned n_timers;
-    size_t n_calls;
+    struct zk_call *calls;    /* not delivered yet */
     struct zk_run *runs_head; /* by deadline */
     struct zk_run *runs_tail;
 };
@@ -81,8 +81,11 @@ enum zk_want { ZK_WANT_TEXT, ZK_WANT_RECORD, ZK_WANT_WRITE };
 /* One call of the library. Results are valid in done; what done moves out is its own. */
 struct zk_call {
     struct store_mail mail;
+    struct zk_call *next; /* in zk->calls */
+    struct zk_call *prev;
     struct zk_store *zk;
-    struct zk_run *run; /* NULL: the session's own */
+    uint64_t generation; /* of the handle it was made on */
+    struct zk_run *run;  /* NULL: the session's own */
     uint64_t attempt;
     void (*done)(struct zk_call *call);
     enum zk_want want;
@@ -118,6 +121,8 @@ void zk_call_get(struct zk_call *call, const char *path);
 void zk_call_children(struct zk_call *call, const char *path);
 void zk_call_create(struct zk_call *call, const char *path, const char *data);
 void zk_call_sync(struct zk_call *call, const char *path);
+/* Delivers what the library left behind when that handle was closed. */
+void zk_calls_abandoned(struct zk_store *zk, uint64_t generation);
 /* Frees multi's strings. */
 void zk_call_multi(struct zk_call *call, struct zk_multi *multi);
 

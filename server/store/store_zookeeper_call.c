@@ -2,11 +2,11 @@
  *
  * Calls of libzookeeper and the runs they belong to; see store_zookeeper.h.
  *
- * A call: made on the loop's thread; the library completes it on a thread of its own, exactly once
- * (zookeeper_close completes what is left); the completion copies the result, decodes records and
- * writes there, and posts the call; `done` runs on the loop. A call that could not be made is
- * posted at once with unsent set, so that done is never run inside the call. When the run was
- * answered meanwhile, done is not run and the call only freed.
+ * A call: made on the loop's thread; the library completes it on a thread of its own, at most once
+ * (zookeeper_close forgets some: zk_calls_abandoned delivers them); the completion copies the
+ * result, decodes records and writes there, and posts the call; `done` runs on the loop. A call
+ * that could not be made is posted at once with unsent set, so that done is never run inside the
+ * call. When the run was answered meanwhile, done is not run and the call only freed.
  */
 #include "store/store_zookeeper.h"
 
@@ -47,8 +47,12 @@ static void call_arrived(struct store_mail *mail)
     bool wanted = run ? run->op != NULL : call->attempt == zk->attempt && !zk->base.closing;
     if (wanted && call->done)
         call->done(call);
-    assert(zk->n_calls > 0);
-    zk->n_calls--;
+    if (call->prev)
+        call->prev->next = call->next;
+    else
+        zk->calls = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
     if (run) {
         assert(run->n_calls > 0);
         run->n_calls--;
@@ -73,10 +77,27 @@ struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
     call->attempt = zk->attempt;
     call->done = done;
     call->failed = -1;
-    zk->n_calls++;
+    call->generation = zk->handle ? zk->handle->generation : 0;
+    call->next = zk->calls;
+    if (zk->calls)
+        zk->calls->prev = call;
+    zk->calls = call;
     if (run)
         run->n_calls++;
     return call;
+}
+
+/* Run when zookeeper_close has returned: what was completed was posted before and has arrived, what
+ * was not never will be. */
+void zk_calls_abandoned(struct zk_store *zk, uint64_t generation)
+{
+    for (struct zk_call *call = zk->calls, *next; call; call = next) {
+        next = call->next;
+        if (call->generation == generation && !call->unsent) {
+            call->rc = ZCLOSING;
+            call_arrived(&call->mail);
+        }
+    }
 }
 
 /* ---- completions (the library's thread) ---- */
