@@ -8,13 +8,15 @@
  * (CHXA_E_STORE_UNAVAILABLE if the request had not been sent, CHXA_E_STORE_UNKNOWN if it had).
  *
  * Errors delivered to callbacks, and whether the outcome is then known:
+ *
  *   0                        done
- *   CHXA_E_STORE_CONFLICT    known: not done; the id exists, or the version or our epoch has moved
- * on CHXA_E_TXN_NOT_FOUND     known: not done; no such record CHXA_E_STORE_UNAVAILABLE known: not
- * done; not connected, or the node lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN
+ *   CHXA_E_STORE_CONFLICT    known, not done: the id exists, or the version or our epoch has moved
+ * on CHXA_E_TXN_NOT_FOUND     known, not done: no such record CHXA_E_STORE_UNAVAILABLE known, not
+ * done: not connected, or the node lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN
  * UNKNOWN: connection loss or time-out between request and answer. Never means failed: read back
  * (or use store_settle.h, which does) CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or
- * what was given cannot be encoded
+ * what was given cannot be encoded CHXA_E_INVALID_XID, CHXA_E_INVALID_REQUEST   known, not done: a
+ * bad id, owner or page token
  *
  * Fencing: every change also checks that the epoch this process took with the node's lock is still
  * the newest, so a process that lost its lock and was replaced cannot change anything.
@@ -91,7 +93,8 @@ void store_create(struct store *store, const struct chxa_record *record, store_r
                   void *arg);
 
 /* Replaces the record whose stored version is record->version; keeps the index of unfinished
- * transactions in the same atomic step. Writes are not touched. */
+ * transactions in the same atomic step. Writes are not touched. The owner must stay the same: the
+ * index is kept by owner. */
 void store_cas(struct store *store, const struct chxa_record *record, store_result_cb *done,
                void *arg);
 
@@ -103,7 +106,9 @@ void store_add_write(struct store *store, const char *xid, int64_t version,
 
 void store_get(struct store *store, const char *xid, store_result_cb *done, void *arg);
 
-/* Removes a record of that version with all its writes and index entries. */
+/* Removes a record of that version with all its writes and index entries. ZooKeeper removes a
+ * record of more than 500 writes in several steps, which may be resumed by the same call; therefore
+ * such a record must be finished (CHXA_E_WRONG_STATE). */
 void store_remove(struct store *store, const char *xid, int64_t version, store_result_cb *done,
                   void *arg);
 
@@ -119,8 +124,9 @@ struct store_filter {
 };
 
 /* Records without writes, ordered by xid within a page order that is stable while nothing changes;
- * next is NULL on the last page. The array is owned by the store, valid during the callback;
- * elements may be moved out. */
+ * next is NULL on the last page. A page looks at a bounded number of records, so one with a narrow
+ * filter may hold fewer than limit, even none, though next is not NULL. The array is owned by the
+ * store, valid during the callback; elements may be moved out. */
 struct store_list_result {
     int code;
     struct chxa_record *records;
