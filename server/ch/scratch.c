@@ -230,8 +230,10 @@ void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, s
     if (group == NULL)
         group = group_new(pool, target);
     struct waiter *waiter = mem_alloc(sizeof *waiter);
-    *waiter = (struct waiter){
-        .done = done, .arg = arg, .deadline_ms = clock_monotonic_ms() + pool->config.timeout_ms};
+    *waiter = (struct waiter){.done = done,
+                              .arg = arg,
+                              .turn = pool->turns++,
+                              .deadline_ms = clock_monotonic_ms() + pool->config.timeout_ms};
     struct waiter **tail = &group->waiters;
     while (*tail)
         tail = &(*tail)->next;

@@ -416,7 +416,7 @@ START_TEST(test_waiting)
     ck_assert_uint_eq(stats().waiting, 2);
     scratch_release(pool, first);
     wait_for(&third.done);
-    ck_assert_int_eq(third.code, 0);
+    ck_assert_msg(third.code == 0, "%s", third.message);
     ck_assert_str_eq(third.scratch->name, first->name);
     /* Another target needs the room of an idle table. */
     scratch_release(pool, second);
