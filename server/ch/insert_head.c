@@ -451,12 +451,28 @@ void insert_head_clear(struct insert_head *head)
     *head = (struct insert_head){0};
 }
 
+size_t insert_head_rows(const char *text, size_t len, const struct insert_head *head)
+{
+    size_t at = head->data_begin;
+    assert(at <= len);
+    if (head->source != INSERT_FORMAT)
+        return at;
+    while (at < len && (text[at] == ' ' || text[at] == '\t' || text[at] == '\f'))
+        at++;
+    if (at < len && text[at] == '\r')
+        at++;
+    if (at < len && text[at] == '\n')
+        at++;
+    return at;
+}
+
 void insert_head_rewrite(const char *text, size_t len, const struct insert_head *head,
                          const char *database, const char *table, struct buf *out)
 {
-    assert(head->target_end <= head->end && head->end <= len);
+    size_t end = head->end < len ? head->end : len;
+    assert(head->target_end <= end);
     buf_append(out, text, head->target_begin);
     /* `INSERT INTO"t"` needs no blank before the name; a backtick needs none either. */
     sql_table(out, database, table);
-    buf_append(out, text + head->target_end, head->end - head->target_end);
+    buf_append(out, text + head->target_end, end - head->target_end);
 }

@@ -54,9 +54,16 @@ int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head
                       struct error *error);
 void insert_head_clear(struct insert_head *head);
 
-/* Appends the statement up to head->end with its target replaced by `database`.`table`, quoted. */
+/* Appends the statement up to head->end (or len: head->data_begin gives the head alone) with its
+ * target replaced by `database`.`table`, quoted. */
 void insert_head_rewrite(const char *text, size_t len, const struct insert_head *head,
                          const char *database, const char *table, struct buf *out);
+
+/* Where the rows begin when they follow in the same text: as ClickHouse does it, behind FORMAT X
+ * and blanks, and behind one line end if there is one; behind VALUES at once. ClickHouse puts a
+ * line end between the statement in the URL and the body, so to split a text send [0, data_begin)
+ * in the URL and [rows, len) as the body. Final only when it is < len or the text is whole. */
+size_t insert_head_rows(const char *text, size_t len, const struct insert_head *head);
 
 /* Settings that a client may not set on a staged INSERT, in SETTINGS or in the URL (wire facts 7).
  * NULL-terminated; a name ending in * is a prefix. */

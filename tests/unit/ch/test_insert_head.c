@@ -331,6 +331,32 @@ START_TEST(lone_semicolon_behind_the_format_is_dropped)
 }
 END_TEST
 
+START_TEST(rows_in_the_text)
+{
+    static const struct {
+        const char *text, *rows;
+    } tests[] = {
+        {"INSERT INTO t FORMAT Native\n\n\1x", "\n\1x"},
+        {"INSERT INTO t FORMAT Native \t\r\n x", " x"},
+        {"INSERT INTO t FORMAT TSV 1", "1"},
+        {"INSERT INTO t FORMAT TSV{", "{"},
+        {"INSERT INTO t FORMAT TSV", ""},
+        {"INSERT INTO t FORMAT TSV\n", ""},
+        {"INSERT INTO t VALUES\n(1)", "\n(1)"},
+        {"INSERT INTO t SELECT 1 \n", ""},
+    };
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        struct insert_head head = {0};
+        struct error error = {0};
+        size_t len = strlen(tests[i].text);
+        ck_assert_int_eq(insert_head_parse(tests[i].text, len, &head, &error), 0);
+        ck_assert_str_eq(tests[i].text + insert_head_rows(tests[i].text, len, &head),
+                         tests[i].rows);
+        insert_head_clear(&head);
+    }
+}
+END_TEST
+
 START_TEST(many_dollars_are_bounded)
 {
     struct buf text = {0};
@@ -416,6 +442,7 @@ int main(void)
     tcase_add_test(tests, survives_every_cut);
     tcase_add_test(tests, survives_odd_bytes);
     tcase_add_test(tests, lone_semicolon_behind_the_format_is_dropped);
+    tcase_add_test(tests, rows_in_the_text);
     tcase_add_test(tests, many_dollars_are_bounded);
     tcase_add_test(tests, deep_brackets_are_no_recursion);
     tcase_add_test(tests, settings_list);
