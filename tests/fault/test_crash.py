@@ -182,10 +182,12 @@ def test_every_step_of_the_tables_is_visited(visited):
         assert f"{step}:sent" in visited, step
 
 
+@pytest.mark.big
 @pytest.mark.parametrize("engine_name,store_name", PAIRS)
 def test_kill_at_every_place(visited, engine, store_name, lab, folder):
     for place in sorted(visited):
-        for nth in (1, 2):
+        # ZooKeeper keeps the dead one's lock for a second each time: once a place must do there.
+        for nth in (1,) if store_name == "zookeeper" else (1, 2):
             home = folder / f"crash-{next(_numbers)}"
             home.mkdir()
             names, tables = make_tables(engine)
