@@ -148,16 +148,62 @@ void api_answer_error(struct api_call *call, int code, const char *format, ...)
     error_clear(&error);
 }
 
+/* ---- another node's transaction ---- */
+
+/* An answer that names the owner, while we ask where the owner is now: its address may have changed
+ * since the record. */
+struct owner_answer {
+    struct api_call *call;
+    struct chxa_record record;
+    bool redirect;
+};
+
+static void owner_known(void *arg, const struct store_nodes_result *result)
+{
+    struct owner_answer *answer = arg;
+    struct api_call *call = answer->call;
+    struct chxa_record *record = &answer->record;
+    bool live = false;
+    for (size_t i = 0; result->code == 0 && i < result->n_nodes; i++) {
+        const struct store_node *node = &result->nodes[i];
+        if (strcmp(node->name, record->owner) != 0)
+            continue;
+        live = node->live;
+        if (node->live && node->url && *node->url)
+            mem_replace(&record->owner_url, node->url);
+    }
+    struct error error = {0};
+    error_set(&error, CHXA_E_NOT_OWNER, "transaction %s is owned by node %s at %s%s%s", record->xid,
+              record->owner, record->owner_url, answer->redirect ? "" : ": write there",
+              live || result->code ? "" : " (which is not running now)");
+    char *location = answer->redirect
+                         ? mem_printf("%s%s", record->owner_url, http_request_target(call->request))
+                         : NULL;
+    answer_error_with(call, location ? 307 : chxa_error_http(error.code), &error, record, location);
+    free(location);
+    error_clear(&error);
+    chxa_record_clear(record);
+    free(answer);
+}
+
+static void answer_owner(struct api_call *call, const struct chxa_record *record, bool redirect)
+{
+    struct owner_answer *answer = mem_alloc(sizeof *answer);
+    answer->call = call;
+    answer->redirect = redirect;
+    if (chxa_record_copy(record, &answer->record) != 0)
+        abort();
+    store_nodes(coord_store(call->api->coord), owner_known, answer);
+}
+
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect)
 {
+    if (reply->code == CHXA_E_NOT_OWNER && reply->record) {
+        answer_owner(call, reply->record, redirect);
+        return;
+    }
     if (reply->code) {
-        char *location = NULL;
-        if (reply->code == CHXA_E_NOT_OWNER && redirect && reply->record)
-            location =
-                mem_printf("%s%s", reply->record->owner_url, http_request_target(call->request));
-        answer_error_with(call, location ? 307 : chxa_error_http(reply->code), reply->error,
-                          reply->record, location);
-        free(location);
+        answer_error_with(call, chxa_error_http(reply->code), reply->error, reply->record, NULL);
         return;
     }
     char *text = NULL;

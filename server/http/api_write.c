@@ -135,6 +135,17 @@ static bool read_settings(struct api_call *call, struct ch_param *settings, size
     return true;
 }
 
+static bool needs_body(const char *query)
+{
+    struct insert_head head = {0};
+    struct error ignored = {0};
+    int code = insert_head_parse(query, strlen(query), &head, &ignored);
+    bool needs = code == 0 && head.source == INSERT_FORMAT;
+    insert_head_clear(&head);
+    error_clear(&ignored);
+    return needs;
+}
+
 void api_write(struct api_call *call)
 {
     struct http_request *request = call->request;
@@ -150,16 +161,16 @@ void api_write(struct api_call *call)
         .settings = settings,
         .flow = flow,
     };
-    if (http_request_header(request, "Content-Length") == NULL &&
+    if (params.query == NULL) {
+        api_answer_error(call, CHXA_E_INVALID_REQUEST,
+                         "the parameter query, with the INSERT, is missing");
+        return;
+    }
+    if (needs_body(params.query) && http_request_header(request, "Content-Length") == NULL &&
         http_request_header(request, "Transfer-Encoding") == NULL) {
         /* Without a length nobody can tell a whole body from a truncated one. */
         api_answer_error(call, CHXA_E_LENGTH_REQUIRED, "%s",
                          chxa_error_text(CHXA_E_LENGTH_REQUIRED));
-        return;
-    }
-    if (params.query == NULL) {
-        api_answer_error(call, CHXA_E_INVALID_REQUEST,
-                         "the parameter query, with the INSERT, is missing");
         return;
     }
     if (params.write_id && !chxa_xid_valid(params.write_id)) {

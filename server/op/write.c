@@ -211,6 +211,11 @@ static void admit(struct coord_write *write, struct txn *txn)
     } else if (txn->op) {
         op_fail(op, CHXA_E_WRONG_STATE, "write is not possible: %s of transaction %s has begun",
                 txn->op->kind->name, write->xid);
+    } else if (txn->stale) {
+        /* A record of ours has an unknown outcome: until it is read again, nobody knows which write
+         * ids are taken. */
+        op_fail(op, CHXA_E_STORE_UNAVAILABLE, "transaction %s is being read again; try again",
+                write->xid);
     } else if (write_id_in_flight(txn, write->write_id)) {
         op_fail(op, CHXA_E_BUSY, "write %s is still running; try again", write->write_id);
     } else if (txn->record.n_writes + txn->writes_in_flight >=
