@@ -119,7 +119,6 @@ struct watch {
 
 static void start_queued(struct ch_client *client);
 static int classify(struct ch_request *request, CURLcode result);
-static void multi_collect(struct ch_client *client);
 static void client_try_free(struct ch_client *client);
 
 /* ---- the end of a request ---- */
@@ -419,7 +418,7 @@ static int curl_close_socket(void *arg, curl_socket_t socket)
 
     TAILQ_FOREACH(request, &client->running, link)
     {
-        if (request->socket == socket && request->response.status == 0)
+        if (request->socket == socket && request->response.status == 0 && was_sent(request))
             break;
     }
     char chunk[4096];

@@ -17,6 +17,10 @@
  * a byte of the request has left. Redirects and the proxies of the environment are ignored. The
  * process must ignore SIGPIPE when the URL is https.
  *
+ * Seen on real servers: an INSERT begins, and is in system.processes, only when 256 KiB of body
+ * (max_query_size) or its end, broken or not, have arrived; 26.7 gives up on a body that is silent
+ * for 30 s (exception 209; its profile's http_receive_timeout, which a URL cannot change).
+ *
  * Errors delivered:
  *   CHXA_E_CLICKHOUSE_REJECTED     known: ClickHouse answered with an exception; its text whole in
  *       error.message (up to answer_bytes_max), its number in ch_code (0: none told). Also any 3xx
