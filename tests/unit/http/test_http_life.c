@@ -22,7 +22,7 @@ static void setup_hasty(void)
     test_server_init(&server);
     server.config.head_timeout_ms = 300;
     server.config.keep_alive_ms = 400;
-    server.config.write_timeout_ms = 300;
+    server.config.write_timeout_ms = 700;
     test_server_start(&server);
 }
 
@@ -237,6 +237,83 @@ START_TEST(a_half_closed_head_is_closed)
 }
 END_TEST
 
+/* ---- all of it at random ---- */
+
+static const char *const pieces[] = {
+    OK,
+    OK OK OK,
+    "GET /late?ms=3 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /big?n=300000 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /echo?n=3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /count?pause=2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n",
+    "POST /later?ms=2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /now HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /ok HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+    "POST /count HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX",
+    HOLD,
+    "HEAD /ok HTTP/1.1\r\nHost: a\r\n\r\n",
+    "GET /ok HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    "BROKEN\r\n\r\n",
+};
+
+static void random_end(int fd, unsigned choice)
+{
+    if (choice == 0) {
+        client_reset(fd);
+        return;
+    }
+    if (choice == 1) { /* hold is answered, so that there is an end */
+        shutdown(fd, SHUT_WR);
+        for (int i = 0; i < 2000 && !client_sees_close(fd, 5); i++)
+            test_server_release(&server);
+    }
+    close(fd);
+}
+
+static void random_client(void *arg)
+{
+    unsigned seed = *(unsigned *)arg;
+    for (int i = 0; i < 150; i++) {
+        int fd = client_connect(&server);
+        struct buf bytes = {0};
+        for (int n = rand_r(&seed) % 5; n >= 0; n--)
+            buf_puts(&bytes, pieces[(size_t)rand_r(&seed) % (sizeof pieces / sizeof *pieces)]);
+        if (rand_r(&seed) % 3 == 0)
+            bytes.len -= (size_t)rand_r(&seed) % 40 + 1;
+        for (size_t at = 0, step; at < bytes.len; at += step) {
+            step = (size_t)rand_r(&seed) % (bytes.len - at) + 1;
+            client_send(fd, bytes.data + at, step);
+            if (rand_r(&seed) % 4 == 0)
+                sleep_ms(1);
+        }
+        random_end(fd, (unsigned)rand_r(&seed) % 3);
+        buf_clear(&bytes);
+    }
+}
+
+/* Nothing breaks, every request ends (test_server_stop counts them), and the server serves on. */
+START_TEST(random_clients)
+{
+    enum { CLIENTS = 4 };
+    uv_thread_t threads[CLIENTS];
+    unsigned seeds[CLIENTS];
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        seeds[i] = 1000 + i;
+        uv_thread_create(&threads[i], random_client, &seeds[i]);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        uv_thread_join(&threads[i]);
+    int fd = client_connect(&server);
+    client_puts(fd, OK);
+    expect_answer(fd, 200, "ok");
+    close(fd);
+}
+END_TEST
+
 /* ---- stopping ---- */
 
 START_TEST(stop_closes_idle_ones_and_waits_for_answers)
@@ -369,6 +446,7 @@ int main(void)
     tcase_add_test(tcase, a_reset_is_told_and_the_late_answer_is_harmless);
     tcase_add_loop_test(tcase, a_half_closed_client_gets_its_answers, 0, 3);
     tcase_add_test(tcase, a_half_closed_head_is_closed);
+    tcase_add_test(tcase, random_clients);
     tcase_add_test(tcase, stop_closes_idle_ones_and_waits_for_answers);
     tcase_add_loop_test(tcase, stop_ends_at_the_deadline, 0, 6);
     tcase_add_test(tcase_with(suite, "many", setup_many), thousands_of_idle_connections);
