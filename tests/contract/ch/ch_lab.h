@@ -24,6 +24,8 @@ static uv_loop_t lab_loop;
 static struct ch_client *lab_client;
 static struct ch_caps lab_caps;
 static bool lab_waiting;
+static char **lab_kept; /* answers, until the test ends */
+static size_t lab_n_kept;
 
 struct lab_answer {
     int code;
@@ -59,7 +61,7 @@ static struct lab_answer lab_run(const char *sql, const struct ch_param *params,
     return answer;
 }
 
-/* The answer's text, which the test process keeps until it ends. Must succeed. */
+/* The answer's text, kept until the test ends. Must succeed. */
 static const char *lab_sql(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static const char *lab_sql(const char *format, ...)
 {
@@ -71,6 +73,8 @@ static const char *lab_sql(const char *format, ...)
     ck_assert_msg(answer.code == 0, "%s: %s", sql, answer.message);
     free(sql);
     free(answer.message);
+    lab_kept = mem_realloc(lab_kept, (lab_n_kept + 1) * sizeof *lab_kept);
+    lab_kept[lab_n_kept++] = answer.body;
     return answer.body;
 }
 
@@ -163,6 +167,9 @@ static void lab_teardown(void)
     ch_client_close(lab_client, lab_client_closed, NULL);
     lab_wait();
     ch_caps_clear(&lab_caps);
+    while (lab_n_kept)
+        free(lab_kept[--lab_n_kept]);
+    free(lab_kept);
     while (uv_run(&lab_loop, UV_RUN_NOWAIT))
         continue;
     ck_assert_int_eq(uv_loop_close(&lab_loop), 0);

@@ -142,6 +142,7 @@ static void expect_refused(const char *name, int code, const char *advice)
                   loaded.message, advice);
     ck_assert_msg(strstr(loaded.message, name) != NULL, "%s: %s", name, loaded.message);
     free(loaded.message);
+    ch_table_clear(&loaded.table);
 }
 
 START_TEST(test_refused)
@@ -169,10 +170,49 @@ START_TEST(test_refused)
     struct lab_table loaded = lab_load("no_such_database", "t");
     ck_assert_int_eq(loaded.code, CHXA_E_TARGET_NOT_FOUND);
     free(loaded.message);
+    ch_table_clear(&loaded.table);
     struct ch_table base = lab_load_fine(LAB_DATABASE, "base");
     ck_assert_uint_eq(base.n_views, 1);
     ck_assert_str_eq(base.views[0], LAB_DATABASE ".mv");
     ch_table_clear(&base);
+}
+END_TEST
+
+START_TEST(test_refused_disks)
+{
+    if (!lab_is_new() || getenv("CHXA_TEST_TMP") == NULL)
+        return;
+    lab_sql("CREATE TABLE " LAB_DATABASE
+            ".objects (k UInt64) ENGINE = MergeTree ORDER BY k SETTINGS "
+            "disk = disk(type = 'local_blob_storage', path = '%s/objects/')",
+            getenv("CHXA_TEST_TMP"));
+    expect_refused("objects", CHXA_E_TARGET_UNSUPPORTED, "not a local one");
+}
+END_TEST
+
+/* A table's directory on another filesystem than its disk's root: its parts cannot be renamed in.
+ */
+START_TEST(test_refused_elsewhere)
+{
+    char elsewhere[] = "/dev/shm/chxa-lab-XXXXXX";
+    struct stat here, there;
+    if (lab_is_new() || stat("/dev/shm", &there) != 0)
+        return;
+    lab_sql("CREATE TABLE " LAB_DATABASE ".linked (k UInt64) ENGINE = MergeTree ORDER BY k");
+    struct ch_table table = lab_load_fine(LAB_DATABASE, "linked");
+    const char *path = table.disks[0].table_path;
+    ck_assert_int_eq(stat(path, &here), 0);
+    if (here.st_dev != there.st_dev && mkdtemp(elsewhere)) {
+        char *kept = mem_printf("%s.kept", path);
+        ck_assert_int_eq(rename(path, kept), 0);
+        ck_assert_int_eq(symlink(elsewhere, path), 0);
+        expect_refused("linked", CHXA_E_TARGET_UNSUPPORTED, "same filesystem");
+        ck_assert_int_eq(unlink(path), 0);
+        ck_assert_int_eq(rename(kept, path), 0);
+        ck_assert_int_eq(rmdir(elsewhere), 0);
+        free(kept);
+    }
+    ch_table_clear(&table);
 }
 END_TEST
 
@@ -261,6 +301,8 @@ int main(void)
     tcase_add_test(tables, test_wide);
     tcase_add_loop_test(tables, test_odd_names, 0, sizeof odd_names / sizeof odd_names[0]);
     tcase_add_test(tables, test_refused);
+    tcase_add_test(tables, test_refused_disks);
+    tcase_add_test(tables, test_refused_elsewhere);
     tcase_add_test(tables, test_altered);
     suite_add_tcase(suite, tables);
     return lab_run_suite(suite);
