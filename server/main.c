@@ -58,9 +58,16 @@ static void notify_systemd(const char *state)
     close(fd);
 }
 
+static void collect_metrics(void *arg)
+{
+    struct daemon *daemon = arg;
+    metrics_set(METRIC_http_connections, (double)http_server_connections(daemon->http), NULL, NULL);
+}
+
 static void ready(void *arg)
 {
     struct daemon *daemon = arg;
+    metrics_set(METRIC_start_time_seconds, (double)clock_wall_ms() / 1000.0, NULL, NULL);
     printf("chxad ready on %s\n", daemon->address);
     fflush(stdout);
     log_info("ready", "address=%s url=%s version=%s", daemon->address, daemon->url, CHXA_VERSION);
@@ -156,6 +163,7 @@ static int start_http(struct daemon *daemon, struct error *error)
     if (code)
         return code;
     daemon->address = mem_strdup(http_server_address(daemon->http));
+    metrics_collect_add(collect_metrics, daemon);
     daemon->url = *config->advertise ? mem_strdup(config->advertise)
                                      : mem_printf("http://%s", daemon->address);
     return 0;

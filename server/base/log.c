@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include "base/mem.h"
+#include "proto/record_check.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,6 +39,20 @@ bool log_enabled(enum log_level level)
     return (int)level >= threshold;
 }
 
+/* Control characters become blanks, bytes that are no UTF-8 question marks: what others sent must
+ * not forge a line or break the reader. */
+static void make_printable(char *line, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t step = chxa_utf8_step(line + i);
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = ' ';
+        else if (step == 0)
+            line[i] = '?';
+        i += step ? step : 1;
+    }
+}
+
 void log_write(enum log_level level, const char *msg, const char *fields, ...)
 {
     if (!log_enabled(level))
@@ -56,9 +71,7 @@ void log_write(enum log_level level, const char *msg, const char *fields, ...)
     char *line = mem_printf("time=%s.%03ldZ level=%s msg=\"%s\"%s%s\n", stamp,
                             now.tv_nsec / 1000000, names[level], msg, *rest ? " " : "", rest);
     size_t len = strlen(line);
-    for (size_t i = 0; i + 1 < len; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = ' ';
+    make_printable(line, len - 1);
     ssize_t written = write(STDERR_FILENO, line, len);
     (void)written; /* nowhere left to complain */
     free(line);

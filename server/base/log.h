@@ -17,7 +17,8 @@ bool log_level_parse(const char *text, enum log_level *ret_level);
 bool log_enabled(enum log_level level);
 
 /* msg is a constant sentence; fields is a printf format of `key=value` pairs ("" for none); quote a
- * value that may hold spaces (`error="%s"`). Control characters are replaced by spaces. */
+ * value that may hold spaces (`error="%s"`). Control characters are replaced by
+ * spaces, bytes that are no UTF-8 by question marks. */
 void log_write(enum log_level level, const char *msg, const char *fields, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -94,12 +94,13 @@ START_TEST(log_lines)
     ck_assert(!log_level_parse("Warn", &level));
     log_set_level(level);
     log_info("not shown", "%s", "");
-    log_warn("shown", "xid=%s error=\"%s\"", "x", "line\nbreak\x7f");
+    log_warn("shown", "xid=%s error=\"%s\"", "x", "line\nbreak\x7f \xff \xc3\xa9 \xc3");
     char line[512];
     ssize_t len = read(ends[0], line, sizeof line - 1);
     ck_assert_int_gt(len, 0);
     line[len] = '\0';
-    ck_assert_ptr_nonnull(strstr(line, " level=warn msg=\"shown\" xid=x error=\"line break \"\n"));
+    ck_assert_ptr_nonnull(
+        strstr(line, " level=warn msg=\"shown\" xid=x error=\"line break  ? \xc3\xa9 ?\"\n"));
     ck_assert_ptr_null(strstr(line, "not shown"));
     ck_assert_uint_eq(strcspn(line, "\n"), strlen(line) - 1);
 }
