@@ -79,7 +79,7 @@ struct http_head {
 };
 
 /* Takes bytes (len of them, a head that http_head_scan called complete, allocated with one byte
- * more) whatever the result. On failure, *ret_head is untouched: INVALID_REQUEST, LENGTH_REQUIRED,
+ * more) whatever the result. On failure, *ret_head is untouched: INVALID_REQUEST,
  * EXPECTATION_FAILED. */
 int http_head_parse(char *bytes, size_t len, struct http_head *ret_head, struct error *error);
 void http_head_clear(struct http_head *head);

@@ -10,12 +10,12 @@
  * Rules (wire facts, "HTTP"): both lengths, duplicate or malformed Content-Length, bare LF in a
  * head, obs-fold, a Transfer-Encoding other than chunked, HTTP/0.9 and 2: 400 and close. Oversized:
  * 414, 431, 413, and close. POST or PUT with neither length has an empty body (RFC 9112, 6.3); a
- * handler that needs one answers LENGTH_REQUIRED. Slow head: 408 and close. Idle body: the
- * handler's on_abort with REQUEST_TIMEOUT. Expect: 100-continue is answered when the handler starts
- * to read the body, or by its final 4xx (then close). The rest of a body that no one read is
- * drained up to drain_bytes_max, then the connection is closed. A client that half-closes after a
- * complete request still gets its answer. Errors found here are answered as {"error":{…}} like all
- * others.
+ * handler that needs one answers LENGTH_REQUIRED (411, then close). Slow head: 408 and close. Idle
+ * body: the handler's on_abort with REQUEST_TIMEOUT. Expect: 100-continue is answered when the
+ * handler starts to read the body, or by its final 4xx (then close). The rest of a body that no one
+ * read is drained up to drain_bytes_max, then the connection is closed. A client that half-closes
+ * after a complete request still gets its answer. Errors found here are answered as {"error":{…}}
+ * like all others.
  */
 #ifndef CHXA_HTTP_HTTP_H
 #define CHXA_HTTP_HTTP_H

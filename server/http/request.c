@@ -262,7 +262,8 @@ void http_request_reply(struct http_request *request, int status, const struct h
         request_defer(request);
         return;
     }
-    if (!conn_keeps_alive(conn))
+    /* 411: what follows may be the body that the client meant; it must not be read as requests. */
+    if (!conn_keeps_alive(conn) || status == 411)
         conn->close_after = true;
     struct http_reply reply = {
         .status = status,

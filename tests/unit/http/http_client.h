@@ -265,6 +265,7 @@ static inline void test_big(struct test_request *test, size_t bytes)
  *   now       answers inside the first on_data         mid   pauses there, answers on another turn
  *   hold      answers when told, reads nothing
  *   big       answers n= bytes                         show  answers what was parsed
+ *   length    answers LENGTH_REQUIRED
  *   badheader answers with a header that must not be   */
 static inline void test_handle(struct http_request *request, void *arg)
 {
@@ -306,6 +307,8 @@ static inline void test_handle(struct http_request *request, void *arg)
         server->held = test;
     } else if (strcmp(name, "big") == 0) {
         test_big(test, test_param(request, "n"));
+    } else if (strcmp(name, "length") == 0) {
+        test_reply_code(test, CHXA_E_LENGTH_REQUIRED);
     } else if (strcmp(name, "badheader") == 0) {
         struct http_header bad = {"X-Bad", "a\r\nX-Injected: b"};
         http_request_reply(request, 200, &bad, 1, NULL, "x", 1);

@@ -296,6 +296,14 @@ START_TEST(body_limit_is_exact)
 }
 END_TEST
 
+/* A handler's 411: what follows is no request. */
+START_TEST(a_missing_length_ends_the_connection)
+{
+    expect_refused(&server, POST("/length") "\r\n" OK, 411);
+    ck_assert_int_eq(atomic_load(&server.requests), 1);
+}
+END_TEST
+
 /* ---- Expect: 100-continue ---- */
 
 START_TEST(continue_comes_when_the_handler_reads)
@@ -544,6 +552,7 @@ int main(void)
     tcase_add_test(tcase, extensions_and_trailers_are_bounded);
     tcase_add_test(tcase, one_extension_is_bounded);
     tcase_add_loop_test(tcase, body_limit_is_exact, 0, ROWS(limits));
+    tcase_add_test(tcase, a_missing_length_ends_the_connection);
     tcase_add_test(tcase, continue_comes_when_the_handler_reads);
     tcase_add_test(tcase, continue_for_a_body_that_is_there);
     tcase_add_loop_test(tcase, a_final_answer_instead_of_continue, 0, ROWS(unexpected));
