@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "http/api.h"
+#include "op/retention.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -31,6 +32,7 @@ struct daemon {
     struct coord *coord;
     struct http_server *http;
     struct store *store;
+    struct retention *retention; /* NULL before the first recovery */
     struct api api;
     char *address, *url;
     uv_signal_t sigterm, sigint;
@@ -68,6 +70,9 @@ static void ready(void *arg)
 {
     struct daemon *daemon = arg;
     metrics_set(METRIC_start_time_seconds, (double)clock_wall_ms() / 1000.0, NULL, NULL);
+    if (!daemon->stopping)
+        daemon->retention = retention_start(&daemon->loop, daemon->store, daemon->config.node,
+                                            daemon->config.retention_ms);
     printf("chxad ready on %s\n", daemon->address);
     fflush(stdout);
     log_info("ready", "address=%s url=%s version=%s", daemon->address, daemon->url, CHXA_VERSION);
@@ -107,6 +112,8 @@ static void signalled(uv_signal_t *handle, int number)
     notify_systemd("STOPPING=1");
     daemon->stopping = true;
     daemon->stopping_parts = 2;
+    if (daemon->retention)
+        retention_stop(daemon->retention);
     coord_stop(daemon->coord, daemon->config.stop_timeout_ms, part_stopped, daemon);
     http_server_stop(daemon->http, daemon->config.stop_timeout_ms, part_stopped, daemon);
 }

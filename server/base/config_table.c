@@ -130,7 +130,7 @@ static bool is_zookeeper(const char *value)
         comma = strchr(at, ',');
         if (comma)
             *comma = '\0';
-        good = is_address(at);
+        good = is_address(at) || made_of(at, 255, "_.-"); /* the port is 2181 then */
     }
     free(list);
     const char *chroot = value + hosts;

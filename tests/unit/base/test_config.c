@@ -213,7 +213,7 @@ START_TEST(values_allowed_and_not)
         {"--store=zookeeper:a:1", true},
         {"--store=zookeeper:a:1,b:2/chxa/x", true},
         {"--store=zookeeper:a:1,", false},
-        {"--store=zookeeper:a", false},
+        {"--store=zookeeper:a", true},
         {"--store=zookeeper:", false},
         {"--store=zookeeper:a:1/", false},
         {"--store=zookeeper:a:1/x/", false},

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Retention, on a real SQLite store: only this node's finished and old records go, over several
+ * pages, and stopping in the middle is clean.
+ */
+#include "contract/store/store_lab.h"
+
+#include "op/retention.h"
+
+#define RETENTION_MS 20000u
+
+static struct lab lab;
+static struct lab_node *node;
+
+static void setup(void)
+{
+    lab_open(&lab, LAB_SQLITE, NULL);
+    lab.config.fsync = false;
+    node = lab_node(&lab, "n1");
+}
+
+static void teardown(void)
+{
+    char file[300];
+    static const char *const endings[] = {"", "-wal", "-shm", ".n1.lock"};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        snprintf(file, sizeof file, "%s%s", lab.uri + strlen("sqlite:"), endings[i]);
+        unlink(file);
+    }
+    lab_close(&lab);
+}
+
+static void put(const char *xid, const char *owner, enum chxa_state state, int64_t age_ms)
+{
+    struct chxa_record record = lab_record(xid, owner);
+    record.state = state;
+    record.created_ms = 1000;
+    record.changed_ms = clock_wall_ms() - age_ms;
+    ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+    chxa_record_clear(&record);
+}
+
+static bool is_there(const char *xid)
+{
+    struct lab_answer answer = lab_get(&lab, node, xid);
+    bool there = answer.code == 0;
+    ck_assert(there || answer.code == CHXA_E_TXN_NOT_FOUND);
+    lab_answer_clear(&answer);
+    return there;
+}
+
+START_TEST(only_old_finished_records_of_this_node)
+{
+    put("old-committed", "n1", CHXA_COMMITTED, RETENTION_MS + 1000);
+    put("old-aborted", "n1", CHXA_ABORTED, RETENTION_MS + 1000);
+    put("new-committed", "n1", CHXA_COMMITTED, 0);
+    put("old-prepared", "n1", CHXA_PREPARED, RETENTION_MS + 1000);
+    put("old-initialized", "n1", CHXA_INITIALIZED, RETENTION_MS + 1000);
+    put("old-committing", "n1", CHXA_COMMITTING, RETENTION_MS + 1000);
+    put("old-of-another", "n2", CHXA_COMMITTED, RETENTION_MS + 1000);
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    for (int i = 0; i < 100 && is_there("old-committed"); i++)
+        lab_pause(&lab, 20);
+    lab_pause(&lab, 100);
+    ck_assert(!is_there("old-committed"));
+    ck_assert(!is_there("old-aborted"));
+    ck_assert(is_there("new-committed"));
+    ck_assert(is_there("old-prepared"));
+    ck_assert(is_there("old-initialized"));
+    ck_assert(is_there("old-committing"));
+    ck_assert(is_there("old-of-another"));
+    retention_stop(retention);
+}
+END_TEST
+
+/* Finished ones of all ages between others, 250 in all: three pages. */
+START_TEST(several_pages)
+{
+    char xid[32];
+    for (int i = 0; i < 250; i++) {
+        snprintf(xid, sizeof xid, "x%03d", i);
+        put(xid, "n1", i % 5 ? CHXA_COMMITTED : CHXA_PREPARED, i % 2 ? RETENTION_MS + 1000 : 0);
+    }
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    for (int i = 0; i < 100 && is_there("x249"); i++)
+        lab_pause(&lab, 20);
+    lab_pause(&lab, 100);
+    for (int i = 0; i < 250; i++) {
+        snprintf(xid, sizeof xid, "x%03d", i);
+        ck_assert_msg(is_there(xid) == !(i % 5 && i % 2), "%s", xid);
+    }
+    retention_stop(retention);
+}
+END_TEST
+
+START_TEST(comes_back)
+{
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    lab_pause(&lab, 50);
+    put("later", "n1", CHXA_ABORTED, RETENTION_MS + 1000);
+    for (int i = 0; i < 100 && is_there("later"); i++)
+        lab_pause(&lab, 50);
+    ck_assert(!is_there("later"));
+    retention_stop(retention);
+}
+END_TEST
+
+/* With requests under way, then the store closed: no leak (ASan), nothing called later. */
+START_TEST(stops_in_the_middle)
+{
+    char xid[32];
+    for (int i = 0; i < 50; i++) {
+        snprintf(xid, sizeof xid, "x%03d", i);
+        put(xid, "n1", CHXA_COMMITTED, RETENTION_MS + 1000);
+    }
+    for (int turns = 0; turns < 4; turns++) {
+        struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+        for (int i = 0; i < turns; i++)
+            uv_run(&lab.loop, UV_RUN_ONCE);
+        retention_stop(retention);
+    }
+    lab_stop(&lab, node);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("retention");
+    TCase *t = tcase_create("retention");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, only_old_finished_records_of_this_node);
+    tcase_add_test(t, several_pages);
+    tcase_add_test(t, comes_back);
+    tcase_add_test(t, stops_in_the_middle);
+    suite_add_tcase(s, t);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
