@@ -11,12 +11,13 @@
  *
  *   0                        done
  *   CHXA_E_STORE_CONFLICT    known, not done: the id exists, or the version or our epoch has moved
- * on CHXA_E_TXN_NOT_FOUND     known, not done: no such record CHXA_E_STORE_UNAVAILABLE known, not
- * done: not connected, or the node lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN
- * UNKNOWN: connection loss or time-out between request and answer. Never means failed: read back
- * (or use store_settle.h, which does) CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or
- * what was given cannot be encoded CHXA_E_INVALID_XID, CHXA_E_INVALID_REQUEST   known, not done: a
- * bad id, owner or page token
+ *   CHXA_E_TXN_NOT_FOUND     known, not done: no such record
+ *   CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node lock is not held, or the
+ *                            queue is full
+ *   CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or time-out between request and answer.
+ *                            Never means failed: read back (or use store_settle.h, which does)
+ *   CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or what was given not encoded
+ *   CHXA_E_INVALID_XID, CHXA_E_INVALID_REQUEST   known, not done: a bad id, owner or page token
  *
  * Fencing: every change also checks that the epoch this process took with the node's lock is still
  * the newest, so a process that lost its lock and was replaced cannot change anything.
@@ -31,25 +32,31 @@
 
 struct store;
 
+/* A number that is 0 stands for the default. */
 struct store_config {
-    const char *uri;             /* sqlite:/path/chxa.db or zookeeper:host:port,host:port/chroot */
-    const char *cluster;         /* [A-Za-z0-9_.-], 1-64 */
-    const char *node;            /* likewise */
-    const char *url;             /* where this node is reached; published with its lock */
-    uint64_t session_timeout_ms; /* ZooKeeper session */
-    uint64_t operation_timeout_ms; /* our own deadline for one request; past it: UNKNOWN or
-                                      UNAVAILABLE */
-    size_t queue_max; /* requests waiting or in flight; more answer UNAVAILABLE at once */
-    size_t
-        entry_bytes_max; /* a larger encoded write is split over several entries (default 512 KB) */
-    bool fsync;          /* SQLite: synchronous=FULL; false only in tests */
+    const char *uri;     /* sqlite:/path/chxa.db or zookeeper:host:port,host:port/chroot */
+    const char *cluster; /* [A-Za-z0-9_.-], 1-64; a SQLite file belongs to one cluster */
+    const char *node;    /* likewise */
+    const char *url;     /* where this node is reached; published with its lock */
+    /* ZooKeeper's session; default 10 s. */
+    uint64_t session_timeout_ms;
+    /* Our own deadline for one request; past it UNKNOWN or UNAVAILABLE; default 5 s. */
+    uint64_t operation_timeout_ms;
+    /* Requests waiting or in flight; more answer UNAVAILABLE; default 10 000. */
+    size_t queue_max;
+    /* ZooKeeper: a larger encoded write is split over several entries; default 512 KB. */
+    size_t entry_bytes_max;
+    /* SQLite: synchronous=FULL; false only in tests. */
+    bool fsync;
 };
 
 enum store_event {
-    STORE_READY,   /* the node lock is held, store_epoch is valid, requests are served */
-    STORE_LOST,    /* connection or lock lost: requests answer UNAVAILABLE until the next READY */
-    STORE_REFUSED, /* another live process holds this node's lock; keeps trying until it is released
-                    */
+    /* The node lock is held, store_epoch is valid, requests are served. */
+    STORE_READY,
+    /* Connection or lock lost: requests answer UNAVAILABLE until the next READY. */
+    STORE_LOST,
+    /* Another live process holds this node's lock; keeps trying until it is released. */
+    STORE_REFUSED,
 };
 
 /* detail is a sentence for the log, valid during the call. */
@@ -117,10 +124,9 @@ struct store_filter {
     const char *owner;         /* NULL: any */
     const char *sink;          /* NULL: any */
     int64_t created_before_ms; /* 0: any */
-    bool unfinished;   /* only those in the index of unfinished transactions (fast when owner is
-                          given) */
-    const char *after; /* page token of the previous answer, NULL: first page */
-    size_t limit;      /* 1-1000 */
+    bool unfinished;           /* only those in the index of unfinished ones (fast) */
+    const char *after;         /* page token of the previous answer, NULL: first page */
+    size_t limit;              /* 1-1000 */
 };
 
 /* Records without writes, ordered by xid within a page order that is stable while nothing changes;

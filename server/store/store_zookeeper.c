@@ -34,9 +34,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define RETRY_MS            250u
 #define REOPEN_MS           1000u
+#define CLOSE_WAIT_MS       500u
 #define ENTRY_BYTES_CEILING (960u * 1024) /* with its paths below a stock server's 1 MiB */
 
 static void session_open(struct zk_store *zk);
@@ -191,6 +193,9 @@ static void open_body(void *arg)
 static void close_body(void *arg)
 {
     struct zk_job *job = arg;
+    /* What is still out is mostly answered at once; zookeeper_close would forget it, and leak. */
+    for (unsigned ms = 0; ms < CLOSE_WAIT_MS && atomic_load(&job->handle->n_out); ms += 5)
+        usleep(5000);
     zookeeper_close(job->zh); /* completes every call that is left; may take seconds */
     store_post(&job->zk->base, &job->mail);
 }
@@ -200,7 +205,7 @@ static void close_finished(struct store_mail *mail)
     struct zk_job *job = (struct zk_job *)mail;
     struct zk_store *zk = job->zk;
     /* Its events and completions were posted before this, so nothing refers to it any more. */
-    zk_calls_abandoned(zk, job->handle->generation);
+    zk_calls_abandoned(zk, job->handle);
     free(job->handle);
     job_end(job);
     zk_check_closed(zk);
@@ -349,6 +354,8 @@ void zk_fenced(struct zk_store *zk, uint64_t generation)
 {
     if (zk->handle == NULL || zk->handle->generation != generation || zk->base.closing)
         return;
+    /* Answers come in order and epochs only grow: what is still out will be refused as well. */
+    zk_runs_cancel(zk, CHXA_E_STORE_CONFLICT);
     lost(zk, "another process has taken this node's lock and epoch");
     session_drop(zk, REOPEN_MS);
 }
@@ -626,7 +633,7 @@ void zk_check_closed(struct zk_store *zk)
 static void zk_close(struct store *base)
 {
     struct zk_store *zk = (struct zk_store *)base;
-    zk_runs_cancel(zk);
+    zk_runs_cancel(zk, CHXA_E_STORE_UNKNOWN);
     uv_close((uv_handle_t *)&zk->retry_timer, timer_closed);
     uv_close((uv_handle_t *)&zk->run_timer, timer_closed);
     if (zk->handle && zk->handle->zh) /* one that is being opened is closed by open_finished */

@@ -25,6 +25,7 @@
 
 #include "store/store_impl.h"
 
+#include <stdatomic.h>
 #include <zookeeper/zookeeper.h>
 
 #define ZK_MULTI_MAX   512   /* operations in one multi */
@@ -44,6 +45,7 @@ struct zk_handle {
     bool connected;
     bool dead; /* expired or refused: to be closed */
     int64_t session_id;
+    atomic_uint n_out; /* calls that the library has not completed; its thread counts down */
 };
 
 struct zk_store {
@@ -84,8 +86,8 @@ struct zk_call {
     struct zk_call *next; /* in zk->calls */
     struct zk_call *prev;
     struct zk_store *zk;
-    uint64_t generation; /* of the handle it was made on */
-    struct zk_run *run;  /* NULL: the session's own */
+    struct zk_handle *handle; /* it was made on; NULL: not made */
+    struct zk_run *run;       /* NULL: the session's own */
     uint64_t attempt;
     void (*done)(struct zk_call *call);
     enum zk_want want;
@@ -122,7 +124,7 @@ void zk_call_children(struct zk_call *call, const char *path);
 void zk_call_create(struct zk_call *call, const char *path, const char *data);
 void zk_call_sync(struct zk_call *call, const char *path);
 /* Delivers what the library left behind when that handle was closed. */
-void zk_calls_abandoned(struct zk_store *zk, uint64_t generation);
+void zk_calls_abandoned(struct zk_store *zk, const struct zk_handle *handle);
 /* Frees multi's strings. */
 void zk_call_multi(struct zk_call *call, struct zk_multi *multi);
 
@@ -174,8 +176,8 @@ struct zk_run {
 void zk_run_start(struct zk_store *zk, struct store_op *op);
 /* Answers the op; the run is freed when its last call has come back. */
 void zk_run_finish(struct zk_run *run, int code);
-/* Answers every op: UNKNOWN where a change is out. */
-void zk_runs_cancel(struct zk_store *zk);
+/* Answers every op: with sent_code where a change is out, else UNAVAILABLE. */
+void zk_runs_cancel(struct zk_store *zk, int sent_code);
 /* True (and answered) when the request was tried too often. */
 bool zk_run_gives_up(struct zk_run *run);
 

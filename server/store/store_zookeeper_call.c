@@ -77,7 +77,6 @@ struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
     call->attempt = zk->attempt;
     call->done = done;
     call->failed = -1;
-    call->generation = zk->handle ? zk->handle->generation : 0;
     call->next = zk->calls;
     if (zk->calls)
         zk->calls->prev = call;
@@ -89,11 +88,11 @@ struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
 
 /* Run when zookeeper_close has returned: what was completed was posted before and has arrived, what
  * was not never will be. */
-void zk_calls_abandoned(struct zk_store *zk, uint64_t generation)
+void zk_calls_abandoned(struct zk_store *zk, const struct zk_handle *handle)
 {
     for (struct zk_call *call = zk->calls, *next; call; call = next) {
         next = call->next;
-        if (call->generation == generation && !call->unsent) {
+        if (call->handle == handle) {
             call->rc = ZCLOSING;
             call_arrived(&call->mail);
         }
@@ -105,6 +104,7 @@ void zk_calls_abandoned(struct zk_store *zk, uint64_t generation)
 static void call_post(struct zk_call *call, int rc)
 {
     call->rc = rc;
+    atomic_fetch_sub(&call->handle->n_out, 1);
     store_post(&call->zk->base, &call->mail);
 }
 
@@ -178,22 +178,29 @@ static void completed_strings(int rc, const struct String_vector *strings, const
 /* ---- making calls ---- */
 
 /* The handle to use, or NULL: the connection is not there, or not the one that the run began on. */
-static zhandle_t *call_handle(const struct zk_call *call)
+static zhandle_t *call_handle(struct zk_call *call)
 {
-    const struct zk_handle *handle = call->zk->handle;
+    struct zk_handle *handle = call->zk->handle;
     if (handle == NULL || !handle->connected || call->zk->base.closing)
         return NULL;
     if (call->run && call->run->generation != handle->generation)
         return NULL;
+    call->handle = handle;
+    atomic_fetch_add(&handle->n_out, 1);
     return handle->zh;
 }
 
+/* On a failure nothing was sent, and the library does not complete it. */
 static void call_made(struct zk_call *call, int rc)
 {
     if (rc == ZOK)
         return;
+    if (call->handle)
+        atomic_fetch_sub(&call->handle->n_out, 1);
+    call->handle = NULL;
     call->unsent = true;
-    call_post(call, rc);
+    call->rc = rc;
+    store_post(&call->zk->base, &call->mail);
 }
 
 void zk_call_get(struct zk_call *call, const char *path)
@@ -351,11 +358,11 @@ static void runs_watch(struct zk_store *zk)
     uv_timer_start(&zk->run_timer, runs_expire, deadline_ms > now_ms ? deadline_ms - now_ms : 0, 0);
 }
 
-void zk_runs_cancel(struct zk_store *zk)
+void zk_runs_cancel(struct zk_store *zk, int sent_code)
 {
     while (zk->runs_head) {
         struct zk_run *run = zk->runs_head;
-        zk_run_finish(run, run->sent ? CHXA_E_STORE_UNKNOWN : CHXA_E_STORE_UNAVAILABLE);
+        zk_run_finish(run, run->sent ? sent_code : CHXA_E_STORE_UNAVAILABLE);
         run_release(run);
     }
 }
