@@ -80,6 +80,7 @@ static struct group *group_new(struct scratch_pool *pool, const struct ch_table 
     copy->database = mem_strdup(target->database);
     copy->table = mem_strdup(target->table);
     copy->engine_full = mem_strdup(target->engine_full);
+    copy->schema = mem_strdup(target->schema);
     copy->shape = mem_strdup(target->shape);
     copy->old_syntax = target->old_syntax;
     copy->disks = mem_array(target->n_disks, sizeof *copy->disks);
@@ -120,6 +121,25 @@ void scratch_fail_waiter(struct group *group, struct scratch_pool *pool, struct 
     struct waiter *waiter = waiter_take(pool, group);
     deliver(pool, waiter->done, waiter->arg, error->code, error, NULL);
     free(waiter);
+}
+
+void scratch_move_waiters(struct scratch_pool *pool, struct group *from, const struct ch_table *now)
+{
+    if (from->waiters == NULL)
+        return;
+    struct group *to = group_find(pool, now);
+    if (to == NULL)
+        to = group_new(pool, now);
+    assert(to != from);
+    while (from->waiters) {
+        struct waiter *waiter = from->waiters;
+        from->waiters = waiter->next;
+        struct waiter **link = &to->waiters;
+        while (*link && (*link)->turn < waiter->turn)
+            link = &(*link)->next;
+        waiter->next = *link;
+        *link = waiter;
+    }
 }
 
 /* The idle table that was used last, so that those not needed get old. */

@@ -58,7 +58,9 @@ void scratch_pool_start(struct scratch_pool *pool, const struct ch_caps *caps,
                         scratch_done_cb *done, void *arg);
 
 /* Errors: BUSY; CLICKHOUSE_*; TARGET_UNSUPPORTED (the CREATE was refused for a reason that lies in
- * the table); TARGET_NOT_FOUND; IO_FAILED; CANCELLED; NOT_READY. */
+ * the table); TARGET_NOT_FOUND; SCHEMA_CHANGED (the table is no longer what `target` says, and
+ * parts of what it is now would not go with it; a column that was added meanwhile is fine, the copy
+ * has it); IO_FAILED; CANCELLED; NOT_READY. */
 typedef void scratch_cb(void *arg, int code, struct error *error, struct scratch *scratch);
 void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, scratch_cb *done,
                      void *arg);

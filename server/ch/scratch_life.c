@@ -145,6 +145,16 @@ static void create_rejected(struct entry *entry, const struct ch_answer *answer)
     error_clear(&error);
 }
 
+static bool same_disks(const struct ch_table *a, const struct ch_table *b)
+{
+    if (a->n_disks != b->n_disks)
+        return false;
+    for (size_t i = 0; i < a->n_disks; i++)
+        if (strcmp(a->disks[i].root, b->disks[i].root) != 0)
+            return false;
+    return true;
+}
+
 static void merges_stopped(void *arg, const struct ch_answer *answer)
 {
     struct entry *entry = arg;
@@ -171,10 +181,7 @@ static void loaded_self(void *arg, int code, struct error *error, struct ch_tabl
     struct entry *entry = arg;
     const struct ch_table *target = &entry->group->target;
     struct error other = {0};
-    bool same_disks = code == 0 && self->n_disks == target->n_disks;
-    for (size_t i = 0; same_disks && i < self->n_disks; i++)
-        same_disks = strcmp(self->disks[i].root, target->disks[i].root) == 0;
-    if (code == 0 && !same_disks)
+    if (code == 0 && !same_disks(self, target))
         code = error_set(&other, CHXA_E_TARGET_UNSUPPORTED,
                          "rows for %s.%s cannot be staged: its scratch table lies on other disks; "
                          "give the table a storage policy by name",
@@ -196,20 +203,46 @@ static void loaded_self(void *arg, int code, struct error *error, struct ch_tabl
         entry_prepare(entry);
 }
 
+/*
+ * The target was altered since it was loaded, so this copy may be of either definition: of no use.
+ * Who waits gets a copy of what the table is now, where parts of that go with what the waiter knows
+ * (a column was added), or hears of it.
+ */
+static void target_changed(struct entry *entry, const struct ch_table *now)
+{
+    struct scratch_pool *pool = entry->pool;
+    const struct ch_table *target = &entry->group->target;
+    struct error error = {0};
+    char *why = NULL;
+    if (!table_schema_compatible(target->schema, now->schema, &why))
+        error_set(&error, CHXA_E_SCHEMA_CHANGED, "the table %s.%s was altered: %s",
+                  target->database, target->table, why);
+    else if (!same_disks(target, now))
+        error_set(&error, CHXA_E_SCHEMA_CHANGED, "the table %s.%s was moved to other disks",
+                  target->database, target->table);
+    free(why);
+    if (error.code)
+        scratch_fail_waiter(entry->group, pool, &error);
+    else
+        scratch_move_waiters(pool, entry->group, now);
+    error_clear(&error);
+    entry_retire(entry, NULL);
+    step_ended(pool);
+}
+
 static void loaded_target(void *arg, int code, struct error *error, struct ch_table *now)
 {
     struct entry *entry = arg;
     struct scratch_pool *pool = entry->pool;
-    const struct ch_table *target = &entry->group->target;
     struct error other = {0};
-    if (code != 0)
+    if (code != 0) {
         error_move(&other, error);
-    else if (pool->deadline_passed)
+    } else if (pool->deadline_passed) {
         code = error_set(&other, CHXA_E_CANCELLED, "the node is stopping");
-    else if (strcmp(now->shape, target->shape) != 0)
-        /* The copy may be of either definition: of no use. */
-        code = error_set(&other, CHXA_E_BUSY, "the table %s.%s was altered just now; try again",
-                         target->database, target->table);
+    } else if (strcmp(now->shape, entry->group->target.shape) != 0) {
+        target_changed(entry, now);
+        return;
+    }
     if (code != 0) {
         create_failed(entry, &other, NULL);
         error_clear(&other);
@@ -417,8 +450,8 @@ void entry_retire(struct entry *entry, const char *query_id)
     entry->retry_at_ms = clock_monotonic_ms();
     entry->retry_ms = RETRY_MS_MIN;
     entry_set_state(entry, ENTRY_RETIRED);
-    /* A closing pool has given up what it cannot drop in time. */
-    if (entry->pool->closing && !entry->pool->deadline_passed)
+    /* A closing pool gives up what it cannot drop in time. */
+    if (!entry->pool->deadline_passed && (entry->query_id == NULL || entry->pool->closing))
         entry_reap(entry);
 }
 

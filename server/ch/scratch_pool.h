@@ -93,6 +93,9 @@ void scratch_pump(struct scratch_pool *pool);
 /* Tells the group's first waiter, if there is one, that its table could not be had. Moves *error.
  */
 void scratch_fail_waiter(struct group *group, struct scratch_pool *pool, struct error *error);
+/* The group's waiters wait for tables like `now` instead. */
+void scratch_move_waiters(struct scratch_pool *pool, struct group *from,
+                          const struct ch_table *now);
 /* Frees the pool when it is closing and nothing is left to wait for. */
 void scratch_try_close(struct scratch_pool *pool);
 /* Drops the group unless an entry or a waiter needs it. */
