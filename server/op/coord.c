@@ -276,8 +276,10 @@ static void state_stored(void *arg, const struct store_result *result)
         mem_replace(&now->op_id, next->op_id);
         mem_replace(&now->owner_url, next->owner_url);
         mem_replace(&now->reason, next->reason);
-        if (now->state != next->state)
+        if (now->state != next->state) {
             txn_set_state(txn, next->state);
+            txn_pump(txn); /* who waited for the decision may now be answered */
+        }
     } else {
         error_set(&op->error, code, "recording %s: %s", chxa_state_name(change->record.state),
                   chxa_error_text(code));

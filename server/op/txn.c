@@ -466,7 +466,6 @@ static struct waiter *waiter_add(struct coord *coord, const char *xid, enum txn_
     uv_timer_init(coord->loop, &waiter->timer);
     waiter->timer.data = waiter;
     TAILQ_INSERT_TAIL(&txn->waiters, waiter, link);
-    txn->touched_ms = clock_monotonic_ms();
     txn_pump(txn);
     return waiter;
 }
@@ -475,6 +474,7 @@ void coord_begin(struct coord *coord, const char *xid, const struct coord_begin 
                  coord_cb *done, void *arg)
 {
     struct waiter *waiter = waiter_add(coord, xid, TXN_BEGIN, done, arg);
+    waiter->txn->touched_ms = clock_monotonic_ms(); /* looking (coord_get) does not keep it alive */
     waiter->timeout_ms = params->timeout_ms;
     waiter->sink = mem_strdup(params->sink);
     waiter->sink_epoch = params->epoch;
@@ -489,6 +489,7 @@ void coord_finish(struct coord *coord, const char *xid, enum txn_event event, ui
                   coord_cb *done, void *arg)
 {
     struct waiter *waiter = waiter_add(coord, xid, event, done, arg);
+    waiter->txn->touched_ms = clock_monotonic_ms();
     uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
 }
 
