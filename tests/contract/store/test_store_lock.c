@@ -406,6 +406,46 @@ START_TEST(removal_can_be_resumed)
 }
 END_TEST
 
+/* The znode of the index: there while the record is unfinished, also for another owner, and when
+ * the record comes back from a finished state (which only an operator's hand could do). */
+START_TEST(index_follows_the_record)
+{
+    struct lab lab;
+    lab_open(&lab, LAB_ZOOKEEPER, NULL);
+    struct lab_node *node = lab_node(&lab, "n1");
+    zhandle_t *zh = raw_open();
+    static const char *const owners[] = {"n1", "never-seen"};
+    for (int i = 0; i < 2; i++) {
+        struct chxa_record record = lab_record(i ? "b" : "a", owners[i]);
+        char *path =
+            mem_printf("/chxa-test/deep/%s/open/%s/%s", lab.cluster, owners[i], record.xid);
+        static const enum chxa_state states[] = {CHXA_PREPARED,  CHXA_COMMITTING, CHXA_COMMITTED,
+                                                 CHXA_COMMITTED, CHXA_PREPARED,   CHXA_ABORTED};
+        ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+        ck_assert_int_eq(zoo_exists(zh, path, 0, NULL), ZOK);
+        for (size_t k = 0; k < sizeof states / sizeof states[0]; k++) {
+            lab_record_set(&record, states[k], "op");
+            ck_assert_int_eq(lab_cas(&lab, node, &record), 0);
+            bool open = chxa_state_kind(states[k]) != CHXA_KIND_FINAL;
+            ck_assert_int_eq(zoo_exists(zh, path, 0, NULL), open ? ZOK : ZNONODE);
+        }
+        ck_assert_int_eq(lab_remove(&lab, node, record.xid, record.version), 0);
+        ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+        ck_assert_int_eq(zoo_exists(zh, path, 0, NULL), ZNONODE); /* created finished */
+        record.version = 0;
+        lab_record_set(&record, CHXA_INITIALIZED, "op");
+        ck_assert_int_eq(lab_cas(&lab, node, &record), 0);
+        ck_assert_int_eq(zoo_exists(zh, path, 0, NULL), ZOK);
+        ck_assert_int_eq(lab_remove(&lab, node, record.xid, record.version), 0);
+        ck_assert_int_eq(zoo_exists(zh, path, 0, NULL), ZNONODE);
+        free(path);
+        chxa_record_clear(&record);
+    }
+    zookeeper_close(zh);
+    lab_close(&lab);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("store lock");
@@ -421,6 +461,7 @@ int main(void)
         tcase_add_test(tests, hosts_that_do_not_resolve_do_not_matter);
         tcase_add_loop_test(tests, no_server_is_lost_and_tried_again, 0, 2);
         tcase_add_test(tests, removal_can_be_resumed);
+        tcase_add_test(tests, index_follows_the_record);
     }
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
