@@ -105,8 +105,13 @@ static bool list_has(const struct part_list *list, const struct part_entry *entr
         return false;
     const struct part_entry *found =
         bsearch(entry, list->entries, list->n_entries, sizeof *list->entries, entry_compare);
+    if (found == NULL)
+        return false;
+    /* On another disk it is the same part, moved there by the storage policy. */
+    if (found->disk != entry->disk)
+        return true;
     /* The birth time too: a freed inode number can come back under a re-used name. */
-    return found && found->inode == entry->inode && found->birth_ns == entry->birth_ns;
+    return found->inode == entry->inode && found->birth_ns == entry->birth_ns;
 }
 
 /* Those of the list that came of a merge or a mutation: no other part contains anything. */
@@ -134,6 +139,8 @@ void part_list_new(const struct part_list *before, const struct part_list *after
     for (size_t i = 0; i < after->n_entries; i++) {
         const struct part_entry *entry = &after->entries[i];
         struct part_name name;
+        if (i && strcmp(after->entries[i - 1].name, entry->name) == 0)
+            continue; /* on two disks at once: being moved from one to the other */
         if (list_has(before, entry) || !part_name_parse(entry->name, old_syntax, &name))
             continue;
         bool contained = false;

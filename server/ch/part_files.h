@@ -63,7 +63,8 @@ void part_list_clear(struct part_list *list);
 int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
                    struct error *error);
 /* Adds to ret_list the entries of `after` that are not in `before` (by name and inode) and that no
- * other entry of `after` contains: what an INSERT left. */
+ * other entry of `after` contains: what an INSERT left. A part that its storage policy moves from
+ * one disk to another meanwhile counts once, and does not become new by it. */
 void part_list_new(const struct part_list *before, const struct part_list *after, bool old_syntax,
                    struct part_list *ret_list);
 

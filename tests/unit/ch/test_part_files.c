@@ -293,6 +293,23 @@ START_TEST(test_list_new)
 }
 END_TEST
 
+START_TEST(test_list_new_while_moving)
+{
+    const char *const old[] = {"a_1_1_0", NULL};
+    /* The old part now lies on disk 1; the new one is listed on both while it is moved. */
+    const char *const now[] = {"a_1_1_0", "a_2_2_0", "a_2_2_0", NULL};
+    struct part_list before = list_of(old), after = list_of(now), fresh = {0};
+    after.entries[0].inode = 7;
+    after.entries[0].disk = after.entries[2].disk = 1;
+    part_list_new(&before, &after, false, &fresh);
+    ck_assert_uint_eq(fresh.n_entries, 1);
+    ck_assert_str_eq(fresh.entries[0].name, "a_2_2_0");
+    part_list_clear(&fresh);
+    part_list_clear(&before);
+    part_list_clear(&after);
+}
+END_TEST
+
 START_TEST(test_list_new_old_syntax)
 {
     const char *const old[] = {"20240101_20240101_1_1_0", NULL};
@@ -743,6 +760,7 @@ int main(void)
     tcase_add_test(names, test_name_parse);
     tcase_add_loop_test(names, test_contains, 0, sizeof containments / sizeof containments[0]);
     tcase_add_test(names, test_list_new);
+    tcase_add_test(names, test_list_new_while_moving);
     tcase_add_test(names, test_list_new_old_syntax);
     suite_add_tcase(suite, names);
     TCase *files = tcase_create("files");
