@@ -99,12 +99,18 @@ int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct p
     return 0;
 }
 
+static int entry_compare_name(const void *left, const void *right)
+{
+    return strcmp(((const struct part_entry *)left)->name,
+                  ((const struct part_entry *)right)->name);
+}
+
 static bool list_has(const struct part_list *list, const struct part_entry *entry)
 {
     if (list->n_entries == 0)
         return false;
     const struct part_entry *found =
-        bsearch(entry, list->entries, list->n_entries, sizeof *list->entries, entry_compare);
+        bsearch(entry, list->entries, list->n_entries, sizeof *list->entries, entry_compare_name);
     if (found == NULL)
         return false;
     /* On another disk it is the same part, moved there by the storage policy. */
