@@ -7,7 +7,9 @@
 #include "store/store_impl.h"
 
 #include <ftw.h>
+#include <signal.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
 static char folder[256];
 
@@ -165,6 +167,49 @@ START_TEST(broken_records_are_told)
 }
 END_TEST
 
+/* The disk is full for a while (a file may not grow): what is told as not done is not there, what
+ * was done stays, and it works again afterwards. */
+START_TEST(full_disk_is_told_and_survived)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    struct lab lab;
+    lab_open(&lab, LAB_SQLITE, NULL);
+    struct lab_node *node = lab_node(&lab, "n1");
+    struct chxa_record record = lab_record("x", "n1");
+    ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    struct rlimit small = {.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    static int codes[40];
+    unsigned n_failed = 0;
+    for (uint64_t seq = 1; seq <= 40; seq++) {
+        struct chxa_write write = lab_write(seq, 200);
+        codes[seq - 1] = lab_add_write(&lab, node, "x", 0, &write);
+        n_failed += codes[seq - 1] != 0;
+        chxa_write_clear(&write);
+    }
+    ck_assert_uint_ge(n_failed, 10);
+    ck_assert_int_eq(codes[0], 0);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    struct chxa_write write = lab_write(41, 200);
+    ck_assert_int_eq(lab_add_write(&lab, node, "x", 0, &write), 0);
+    chxa_write_clear(&write);
+    struct lab_answer answer = lab_get(&lab, node, "x");
+    ck_assert_int_eq(answer.code, 0);
+    for (uint64_t seq = 1; seq <= 40; seq++) {
+        bool there = false;
+        for (size_t i = 0; i < answer.record.n_writes; i++)
+            there |= answer.record.writes[i].seq == seq;
+        if (codes[seq - 1] == 0 || chxa_error_outcome_known(codes[seq - 1]))
+            ck_assert(there == (codes[seq - 1] == 0));
+    }
+    lab_answer_clear(&answer);
+    chxa_record_clear(&record);
+    lab_close(&lab);
+}
+END_TEST
+
 static int remove_one(const char *path, const struct stat *what, int kind, struct FTW *at)
 {
     (void)what, (void)kind, (void)at;
@@ -186,6 +231,7 @@ int main(void)
     tcase_add_test(tests, zookeeper_uris_are_read);
     tcase_add_test(tests, foreign_files_are_refused);
     tcase_add_test(tests, broken_records_are_told);
+    tcase_add_test(tests, full_disk_is_told_and_survived);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
