@@ -70,7 +70,8 @@ class Server:
 
     name = "server"
     start_seconds = 60
-    stop_seconds = 15
+    stop_seconds = 8
+    start_attempts = 3
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -91,8 +92,8 @@ class Server:
         return ENVIRONMENT
 
     def start(self):
-        """Starts it and waits until it serves. A port lost to somebody else is worth two more tries."""
-        for attempt in range(3):
+        """Starts it and waits until it serves. A port lost to somebody else is worth another try."""
+        for attempt in range(self.start_attempts):
             self.choose_ports()
             try:
                 self.spawn()
@@ -100,7 +101,7 @@ class Server:
                 return self
             except ServerFailed:
                 self.kill()
-                if attempt == 2:
+                if attempt == self.start_attempts - 1:
                     raise
         raise AssertionError("not reached")
 
@@ -296,6 +297,9 @@ CONFIG_26 = """<clickhouse>
       <two_disks><volumes><main><disk>first</disk><disk>second</disk></main></volumes></two_disks>
     </policies>
   </storage_configuration>
+  <remote_servers>
+    <test><shard><replica><host>127.0.0.1</host><port>{tcp_port}</port></replica></shard></test>
+  </remote_servers>
 </clickhouse>
 """
 
@@ -310,7 +314,7 @@ class ClickHouse26(ClickHouse):
         self.http_port, self.tcp_port = free_port(), free_port()
         for disk in ("disk1", "disk2"):
             (self.folder / disk).mkdir(exist_ok=True)
-        self.folder.joinpath("config.xml").write_text(CONFIG_26.format(folder=self.folder))
+        self.folder.joinpath("config.xml").write_text(CONFIG_26.format(folder=self.folder, tcp_port=self.tcp_port))
 
     def command(self):
         return [
@@ -371,6 +375,10 @@ class Chxad(Server):
 
     name = "chxad"
     address = ""
+    start_seconds = 20
+    # Longer than its own deadline, stop_timeout_ms.
+    stop_seconds = 40
+    start_attempts = 1
 
     def __init__(self, folder, node, store, clickhouse, options=None):
         super().__init__(folder)
@@ -386,7 +394,8 @@ class Chxad(Server):
     def command(self):
         flags = {
             "node": self.node,
-            "listen": "127.0.0.1:0",
+            # The second start is at the same address, as it is in life.
+            "listen": self.address or "127.0.0.1:0",
             "store": self.store,
             "clickhouse": self.clickhouse.url,
             **self.options,

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A body is streamed through: resident memory stays flat whatever its size."""
+import threading
+import time
+
+import pytest
+from rest import Client
+
+MB = 1 << 20
+# design.md, section 10.
+LIMIT = 64 * MB
+
+
+def stream(total, block):
+    """`total` bytes of RowBinary: rows of one fixed string of 1 KiB."""
+    sent = 0
+    while sent < total:
+        yield block
+        sent += len(block)
+
+
+def write_volume(engine, node, xid, total):
+    """Writes the volume in one INSERT; returns chxad's highest resident memory and the seconds."""
+    client = Client(node.url, timeout=600)
+    codec = "" if engine.is_old else " CODEC(LZ4)"
+    table = engine.make(
+        "t", f"payload FixedString(1024){codec}", "ENGINE = MergeTree PARTITION BY tuple() ORDER BY tuple()"
+    )
+    client.begin(xid).ok((200, 201))
+    # A megabyte of rows; compressible, so that the disk is not what is measured.
+    block = (b"chxa" * 256) * 1024
+    samples = [node.memory_bytes()]
+    done = threading.Event()
+
+    def sample():
+        while not done.wait(0.05):
+            samples.append(node.memory_bytes())
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    started = time.monotonic()
+    try:
+        written = client.write(xid, f"INSERT INTO {table} FORMAT RowBinary", stream(total, block)).ok()
+    finally:
+        done.set()
+        sampler.join()
+    seconds = time.monotonic() - started
+    assert written["rows"] == total // 1024
+    assert engine.count(table) == 0
+    client.commit(xid).ok()
+    assert engine.count(table) == total // 1024
+    print(f"\n{total / MB:.0f} MB in {seconds:.1f} s, chxad at most {max(samples) / MB:.1f} MB resident "
+          f"(at start {samples[0] / MB:.1f})")  # fmt: skip
+    return max(samples), seconds
+
+
+@pytest.mark.memory
+def test_memory_is_flat(engine, node, xid):
+    most, _ = write_volume(engine, node, xid, 1024 * MB)
+    assert most < LIMIT
+
+
+@pytest.mark.big
+@pytest.mark.memory
+def test_five_gigabytes(engine, node, xid, store_name):
+    if store_name != "sqlite":
+        pytest.skip("the store does not see the body")
+    most, _ = write_volume(engine, node, xid, 5 * 1024 * MB)
+    assert most < LIMIT
+
+
+@pytest.mark.memory
+def test_many_writes_at_once(engine, node, xid):
+    """Fifty fast clients and one slow ClickHouse: back-pressure, not memory."""
+    client = Client(node.url)
+    table = engine.make("t", "payload FixedString(1024)", "ENGINE = MergeTree PARTITION BY tuple() ORDER BY tuple()")
+    client.begin(xid).ok((200, 201))
+    block = (b"chxa" * 256) * 256
+    failures = []
+
+    def writer():
+        try:
+            client.write(xid, f"INSERT INTO {table} FORMAT RowBinary", stream(4 * MB, block)).ok()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=writer) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert node.memory_peak_bytes() < 2 * LIMIT
+    client.commit(xid).ok()
+    assert engine.count(table) == 50 * 4 * 1024
