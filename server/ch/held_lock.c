@@ -37,31 +37,39 @@ static bool holds_transactions(const char *root)
     return code != 0 || n != 0;
 }
 
-/* The file is open and locked: is it ours, or free to take? */
-static int claim(int fd, const char *root, const char *path, const char *identity,
-                 struct error *error)
+/* The file is open and locked: is it ours, or free to take? It holds "<identity> <epoch>". */
+static int claim(int fd, const char *root, const char *path, const char *identity, uint64_t epoch,
+                 bool *ret_store_behind, struct error *error)
 {
     char there[IDENTITY_BYTES_MAX] = "";
     ssize_t len = pread(fd, there, sizeof there - 1, 0);
     if (len < 0)
         return failed(error, path);
     there[strcspn(there, "\n")] = '\0';
-    if (strcmp(there, identity) == 0)
-        return 0;
-    if (there[0] != '\0' && holds_transactions(root))
+    char *space = strchr(there, ' ');
+    uint64_t noted = space ? strtoull(space + 1, NULL, 10) : 0;
+    if (space)
+        *space = '\0';
+    bool ours = strcmp(there, identity) == 0;
+    if (!ours && there[0] != '\0' && holds_transactions(root))
         return error_set(
             error, CHXA_E_NOT_READY,
             "%s/chxa holds transactions of node %s, this is %s: set node and cluster to that, or "
             "end them there and remove %s",
             root, there, identity, path);
-    char *line = mem_printf("%s\n", identity);
+    char *line = mem_printf("%s %llu\n", identity, (unsigned long long)epoch);
     size_t want = strlen(line);
     bool ok = ftruncate(fd, 0) == 0 && pwrite(fd, line, want, 0) == (ssize_t)want && fsync(fd) == 0;
     free(line);
-    return ok ? 0 : failed(error, path);
+    if (!ok)
+        return failed(error, path);
+    if (ours && noted >= epoch)
+        *ret_store_behind = true;
+    return 0;
 }
 
-int held_lock(const char *root, const char *identity, int *ret_fd, struct error *error)
+int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
+              bool *ret_store_behind, struct error *error)
 {
     char *folder = mem_printf("%s/chxa", root);
     char *path = mem_printf("%s/owner", folder);
@@ -77,7 +85,7 @@ int held_lock(const char *root, const char *identity, int *ret_fd, struct error 
         code = error_set(error, CHXA_E_NOT_READY,
                          "%s is locked: another chxad already serves this ClickHouse", path);
     } else {
-        code = claim(fd, root, path, identity, error);
+        code = claim(fd, root, path, identity, epoch, ret_store_behind, error);
     }
 out:
     if (code == 0)

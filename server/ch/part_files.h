@@ -132,6 +132,9 @@ int held_remove_part(const char *xid, const char *root, uint64_t number, struct 
 /* Removes one transaction folder by its name (from held_list), with all that is in it: the way to
  * folders that no record names. Missing is fine. */
 int held_remove_folder(const char *root, const char *name, struct error *error);
+/* Moves the folder <root>/chxa/<name> to <root>/chxa/lost/<name> (with the time behind it if that
+ * exists). Missing is fine. */
+int held_set_aside(const char *root, const char *name, struct error *error);
 /* Names of the transaction folders in <root>/chxa; ret_names: array of n strings for the caller to
  * free. */
 int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error);

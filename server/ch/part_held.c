@@ -9,6 +9,7 @@
  */
 #include "ch/part_files.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ch/part_dirs.h"
 
@@ -22,6 +23,7 @@
 
 #define HELD_PREFIX      "t-"
 #define ATTACHING_PREFIX "attaching_"
+#define LOST             "lost"
 
 /* ---- places ---- */
 
@@ -375,6 +377,21 @@ static int held_refuse_parts(const char *xid, const char *root, struct error *er
     return 0;
 }
 
+/* <root>/chxa; *ret_area is -1 when there is none. 0, or negative errno: the root itself. */
+static int area_open(const char *root, int *ret_area)
+{
+    *ret_area = -1;
+    int root_fd = dirs_open(root);
+    if (root_fd < 0)
+        return root_fd;
+    int area = dirs_open_at(root_fd, HELD_AREA);
+    dirs_close(&root_fd);
+    if (area < 0 && area != -ENOENT)
+        return area;
+    *ret_area = area < 0 ? -1 : area;
+    return 0;
+}
+
 int held_remove_folder(const char *root, const char *name, struct error *error)
 {
     int result = component_check(name, error);
@@ -382,16 +399,44 @@ int held_remove_folder(const char *root, const char *name, struct error *error)
         result = error_set(error, CHXA_E_IO_FAILED, "not the name of a transaction's folder");
     if (result != 0)
         return result;
-    int root_fd = dirs_open(root);
-    if (root_fd < 0)
-        return dirs_failed(error, root_fd, "open", root, NULL);
-    int area = dirs_open_at(root_fd, HELD_AREA);
-    dirs_close(&root_fd);
-    if (area == -ENOENT)
-        return 0;
-    int number = area < 0 ? area : dirs_remove_tree(area, name);
+    int area;
+    int number = area_open(root, &area);
+    if (number == 0 && area >= 0)
+        number = dirs_remove_tree(area, name);
     dirs_close(&area);
     return number == 0 ? 0 : dirs_failed(error, number, "remove a held folder under", root, name);
+}
+
+static int set_aside(int area, const char *name)
+{
+    if (mkdirat(area, LOST, 0700) != 0 && errno != EEXIST)
+        return -errno;
+    int lost = dirs_open_at(area, LOST);
+    if (lost < 0)
+        return lost;
+    int number = dirs_rename(area, name, lost, name);
+    if (number == -EEXIST) {
+        char *later = mem_printf("%s@%lld", name, (long long)clock_wall_ms());
+        number = dirs_rename(area, name, lost, later);
+        free(later);
+    }
+    dirs_close(&lost);
+    return number;
+}
+
+int held_set_aside(const char *root, const char *name, struct error *error)
+{
+    int result = component_check(name, error);
+    if (result != 0)
+        return result;
+    int area;
+    int number = area_open(root, &area);
+    if (number == 0 && area >= 0)
+        number = set_aside(area, name);
+    dirs_close(&area);
+    if (number == 0 || number == -ENOENT)
+        return 0;
+    return dirs_failed(error, number, "set aside a held folder under", root, name);
 }
 
 int held_remove(const char *xid, char *const *roots, size_t n_roots, bool only_empty,
@@ -445,14 +490,11 @@ static int folder_visit(void *arg, int dir, const char *name)
 int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error)
 {
     struct folder_names folders = {0};
-    int root_fd = dirs_open(root);
-    if (root_fd < 0)
-        return dirs_failed(error, root_fd, "open", root, NULL);
-    int result = dirs_open_at(root_fd, HELD_AREA);
-    dirs_close(&root_fd);
-    if (result >= 0)
-        result = dirs_each(result, folder_visit, &folders);
-    if (result < 0 && result != -ENOENT) {
+    int area;
+    int result = area_open(root, &area);
+    if (result == 0 && area >= 0)
+        result = dirs_each(area, folder_visit, &folders);
+    if (result < 0) {
         for (size_t i = 0; i < folders.n; i++)
             free(folders.names[i]);
         free(folders.names);

@@ -30,12 +30,14 @@
 struct folder { /* in a held area, of no open transaction */
     char *root, *name;
     bool remove;
+    bool set_aside;  /* no record, but the store may have lost it */
     bool only_empty; /* of a committed transaction: nothing but markers may be in it */
 };
 
 struct recover {
     struct op op;
     char *identity;
+    uint64_t epoch;
     char *after; /* page token */
     char **xids; /* unfinished transactions to read */
     size_t n_xids, next_xid, gets;
@@ -80,6 +82,7 @@ void recover_start(struct coord *coord)
 {
     struct recover *recover = mem_alloc(sizeof *recover);
     recover->identity = mem_printf("%s/%s", coord->config.cluster, coord->config.node);
+    recover->epoch = store_epoch(coord->store);
     coord->recovery = &recover->op;
     coord->recovered = false;
     coord_set_not_ready(coord, "recovering");
@@ -172,8 +175,9 @@ static void lock_work(struct op *op)
     struct recover *recover = (struct recover *)op;
     struct coord *coord = op->coord;
     for (; coord->n_locks < coord->n_roots; coord->n_locks++) {
-        op->work_code = held_lock(coord->roots[coord->n_locks], recover->identity,
-                                  &coord->locks[coord->n_locks], &op->work_error);
+        op->work_code =
+            held_lock(coord->roots[coord->n_locks], recover->identity, recover->epoch,
+                      &coord->locks[coord->n_locks], &coord->store_behind, &op->work_error);
         if (op->work_code)
             return;
     }
@@ -181,10 +185,16 @@ static void lock_work(struct op *op)
 
 static void locked(struct op *op)
 {
-    if (op->work_code)
+    if (op->work_code) {
         try_again(op, "the held area", &op->work_error);
-    else
-        op_next(op);
+        return;
+    }
+    if (op->coord->store_behind)
+        log_error(
+            "hazard: the store has lost its history, or is another one",
+            "epoch=%llu consequence=\"held folders without a record are set aside, not removed\"",
+            (unsigned long long)((struct recover *)op)->epoch);
+    op_next(op);
 }
 
 static void recover_lock(struct op *op)
@@ -316,7 +326,7 @@ static void folders_work(struct op *op)
             mem_realloc(recover->folders, (recover->n_folders + n) * sizeof *recover->folders);
         for (size_t j = 0; j < n; j++)
             recover->folders[recover->n_folders++] =
-                (struct folder){mem_strdup(coord->roots[i]), names[j], false, false};
+                (struct folder){mem_strdup(coord->roots[i]), names[j], false, false, false};
         free(names);
     }
 }
@@ -379,7 +389,7 @@ static void folder_judged(void *arg, const struct store_result *result)
     struct op *op = &recover->op;
     struct folder *folder = &recover->folders[recover->next_folder];
     if (result->code == CHXA_E_TXN_NOT_FOUND)
-        folder->remove = true;
+        folder->remove = folder->set_aside = true;
     else if (result->code == 0)
         folder->remove = chxa_state_kind(result->record->state) == CHXA_KIND_FINAL;
     else {
@@ -421,9 +431,13 @@ static void clean_work(struct op *op)
         if (!folder->remove)
             continue;
         struct error error = {0};
-        int code = folder->only_empty
-                       ? held_remove(folder->name + 2, &folder->root, 1, true, &error)
-                       : held_remove_folder(folder->root, folder->name, &error);
+        int code;
+        if (folder->set_aside && op->coord->store_behind)
+            code = held_set_aside(folder->root, folder->name, &error);
+        else if (folder->only_empty)
+            code = held_remove(folder->name + 2, &folder->root, 1, true, &error);
+        else
+            code = held_remove_folder(folder->root, folder->name, &error);
         if (code)
             log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
                       folder->root, folder->name, error_message(&error));

@@ -70,6 +70,7 @@ struct coord {
     size_t n_roots;
     int *locks; /* of the held area on each root, see ch/held_lock.h */
     size_t n_locks;
+    bool store_behind; /* see held_lock: the store may have lost records of what is held */
 
     void *by_xid; /* tsearch tree of struct txn */
     TAILQ_HEAD(, txn) txns;

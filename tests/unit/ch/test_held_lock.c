@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whose held area it is, and what happens to folders that a wiped store knows nothing of.
+ */
+#include "base/mem.h"
+#include "ch/held_lock.h"
+#include "ch/part_files.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/chxa-held-lock-XXXXXX";
+
+static void make_root(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(root));
+}
+
+static void remove_file(const char *name)
+{
+    char *path = mem_printf("%s/%s", root, name);
+    if (unlink(path) != 0)
+        ck_assert_int_eq(rmdir(path), 0);
+    free(path);
+}
+
+static void make_folder(const char *name)
+{
+    char *path = mem_printf("%s/chxa/%s", root, name);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    free(path);
+}
+
+static bool exists(const char *name)
+{
+    char *path = mem_printf("%s/chxa/%s", root, name);
+    bool there = access(path, F_OK) == 0;
+    free(path);
+    return there;
+}
+
+static int lock(const char *identity, uint64_t epoch, int *ret_fd, bool *ret_behind)
+{
+    struct error error = {0};
+    *ret_behind = false;
+    int code = held_lock(root, identity, epoch, ret_fd, ret_behind, &error);
+    error_clear(&error);
+    return code;
+}
+
+START_TEST(one_process_at_a_time)
+{
+    int fd, second;
+    bool behind;
+    ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), 0);
+    ck_assert_int_eq(lock("main/n1", 2, &second, &behind), CHXA_E_NOT_READY);
+    close(fd);
+    ck_assert_int_eq(lock("main/n1", 2, &second, &behind), 0);
+    ck_assert(!behind);
+    close(second);
+    remove_file("chxa/owner");
+    remove_file("chxa");
+    rmdir(root);
+}
+END_TEST
+
+START_TEST(another_node_may_take_it_only_when_it_holds_nothing)
+{
+    int fd;
+    bool behind;
+    ck_assert_int_eq(lock("main/n1", 5, &fd, &behind), 0);
+    close(fd);
+    make_folder("t-x");
+    ck_assert_int_eq(lock("main/n2", 1, &fd, &behind), CHXA_E_NOT_READY);
+    remove_file("chxa/t-x");
+    ck_assert_int_eq(lock("main/n2", 1, &fd, &behind), 0);
+    ck_assert(!behind); /* another node's epochs say nothing */
+    close(fd);
+    remove_file("chxa/owner");
+    remove_file("chxa");
+    rmdir(root);
+}
+END_TEST
+
+START_TEST(a_store_that_lost_its_epochs_is_noticed)
+{
+    int fd;
+    bool behind;
+    ck_assert_int_eq(lock("main/n1", 17, &fd, &behind), 0);
+    ck_assert(!behind);
+    close(fd);
+    ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), 0);
+    ck_assert(behind);
+    close(fd);
+    ck_assert_int_eq(lock("main/n1", 2, &fd, &behind), 0);
+    ck_assert(!behind);
+    close(fd);
+    remove_file("chxa/owner");
+    remove_file("chxa");
+    rmdir(root);
+}
+END_TEST
+
+START_TEST(a_root_that_is_not_there_is_an_error)
+{
+    int fd;
+    bool behind;
+    struct error error = {0};
+    ck_assert_int_eq(held_lock("/nonexistent", "main/n1", 1, &fd, &behind, &error),
+                     CHXA_E_IO_FAILED);
+    ck_assert_ptr_nonnull(strstr(error_message(&error), "/nonexistent"));
+    error_clear(&error);
+    rmdir(root);
+}
+END_TEST
+
+START_TEST(set_aside_keeps_what_it_moves)
+{
+    int fd;
+    bool behind;
+    struct error error = {0};
+    ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), 0);
+    close(fd);
+    ck_assert_int_eq(held_set_aside(root, "t-none", &error), 0);
+    make_folder("t-x");
+    ck_assert_int_eq(held_set_aside(root, "t-x", &error), 0);
+    ck_assert(!exists("t-x") && exists("lost/t-x"));
+    make_folder("t-x");
+    ck_assert_int_eq(held_set_aside(root, "t-x", &error), 0); /* beside the first */
+    ck_assert(!exists("t-x") && exists("lost/t-x"));
+    char **names;
+    size_t n;
+    ck_assert_int_eq(held_list(root, &names, &n, &error), 0);
+    ck_assert_uint_eq(n, 0); /* what is set aside is no transaction's folder */
+    free(names);
+    ck_assert_int_eq(held_set_aside(root, "../x", &error), CHXA_E_IO_FAILED);
+    error_clear(&error);
+    char *command[] = {"rm", "-rf", root, NULL};
+    execvp("rm", command); /* the test's own process; its status is the test's */
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("held_lock");
+    TCase *tests = tcase_create("lock");
+    tcase_add_checked_fixture(tests, make_root, NULL);
+    tcase_add_test(tests, one_process_at_a_time);
+    tcase_add_test(tests, another_node_may_take_it_only_when_it_holds_nothing);
+    tcase_add_test(tests, a_store_that_lost_its_epochs_is_noticed);
+    tcase_add_test(tests, a_root_that_is_not_there_is_an_error);
+    tcase_add_test(tests, set_aside_keeps_what_it_moves);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
