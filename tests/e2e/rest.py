@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny client of chxad's REST API. It follows no redirect and retries nothing unless told to.
 
-Every error answer is held against proto/errors.def on the way: status, retryable, outcome.
+Every answer is held against proto/openapi.yaml on the way, every error against proto/errors.def.
 """
 import http.client
 import json
@@ -9,6 +9,7 @@ import re
 import socket
 import urllib.parse
 
+import openapi_check
 from servers import ROOT
 
 
@@ -103,8 +104,12 @@ class Client:
                 answer = Answer(response.status, response.headers, response.read())
             finally:
                 connection.close()
-            if answer.status >= 400 and method != "HEAD":
-                answer.check_error_form()
+            if method != "HEAD":
+                if answer.status >= 400:
+                    answer.check_error_form()
+                kind = answer.headers.get("Content-Type")
+                wrong = openapi_check.check(method, target.split("?")[0], answer.status, kind, answer.body)
+                assert not wrong, f"proto/openapi.yaml does not describe {answer!r}: {wrong}"
             if answer.status != 307 or not self.follow:
                 return answer
             location = answer.headers["Location"]

@@ -258,7 +258,7 @@ static void got_table(void *arg, int code, struct error *error, struct ch_table 
 
 static void setup(void)
 {
-    strcpy(folder, "/tmp/chxa-scratch-XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/chxa-scratch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     static const char *const below[] = {"data", "data/d", "data/d/t"};
     for (size_t i = 0; i < 3; i++) {
