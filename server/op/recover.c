@@ -189,11 +189,6 @@ static void locked(struct op *op)
         try_again(op, "the held area", &op->work_error);
         return;
     }
-    if (op->coord->store_behind)
-        log_error(
-            "hazard: the store has lost its history, or is another one",
-            "epoch=%llu consequence=\"held folders without a record are set aside, not removed\"",
-            (unsigned long long)((struct recover *)op)->epoch);
     op_next(op);
 }
 
@@ -441,6 +436,11 @@ static void clean_work(struct op *op)
         if (code)
             log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
                       folder->root, folder->name, error_message(&error));
+        else if (folder->set_aside && op->coord->store_behind)
+            log_error("hazard: held folder without a record set aside, for the store has lost its "
+                      "history or is "
+                      "another one",
+                      "folder=\"%s/chxa/lost/%s\"", folder->root, folder->name);
         else
             log_info("held folder removed", "folder=\"%s/chxa/%s\"", folder->root, folder->name);
         error_clear(&error);
