@@ -263,12 +263,19 @@ static void read_views(struct ch_table *table, const json_t *rows)
 
 /* ---- disks ---- */
 
-static char *without_slash(const char *path)
+/* Without a slash at the end, and without doubled ones: 18.16 shows <root>//data/… once a table was
+ * renamed. */
+static char *clean_path(const char *path)
 {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
+    char *clean = mem_strdup(path);
+    size_t len = 0;
+    for (const char *c = path; *c; c++)
+        if (*c != '/' || len == 0 || clean[len - 1] != '/')
+            clean[len++] = *c;
+    if (len > 1 && clean[len - 1] == '/')
         len--;
-    return mem_strndup(path, len);
+    clean[len] = '\0';
+    return clean;
 }
 
 /* <root>/data/<database>/<table> or <root>/store/<3 digits>/<uuid> → <root>; NULL otherwise. */
@@ -299,7 +306,7 @@ static const json_t *disk_of_path(const json_t *rows, const char *table_path)
         if (strcmp(text_at(row, 0), "disk") != 0)
             continue;
         const json_t *disk = json_array_get(row, 1);
-        char *path = without_slash(text_at(disk, DISK_PATH));
+        char *path = clean_path(text_at(disk, DISK_PATH));
         size_t len = strlen(path);
         if (len > found_len && strncmp(table_path, path, len) == 0 &&
             (table_path[len] == '/' || len == 1)) {
@@ -324,7 +331,7 @@ static int read_disk(struct loading *loading, const json_t *rows, const char *da
     if (*data_path != '/')
         return refuse_disk(loading, data_path, "its data is not at an absolute path");
     struct ch_disk *disk = &loading->table.disks[loading->table.n_disks++];
-    disk->table_path = without_slash(data_path);
+    disk->table_path = clean_path(data_path);
     if (!loading->caps.has_disks) {
         disk->root = root_of_path(disk->table_path);
         return disk->root ? 0 : refuse_disk(loading, data_path, "its disk's root is not known");
@@ -338,7 +345,7 @@ static int read_disk(struct loading *loading, const json_t *rows, const char *da
         return refuse_disk(loading, data_path, "its disk is encrypted");
     if (*text_at(found, DISK_CACHE))
         return refuse_disk(loading, data_path, "its disk is a cache");
-    disk->root = without_slash(text_at(found, DISK_PATH));
+    disk->root = clean_path(text_at(found, DISK_PATH));
     return 0;
 }
 

@@ -204,7 +204,7 @@ static bool anything_runs(const struct coord *coord)
 {
     const struct txn *txn;
     TAILQ_FOREACH(txn, &coord->txns, link)
-    if (txn->writes_in_flight || (txn->op && txn->note == NULL))
+    if (txn->writes_in_flight || (txn->op && !op_sleeps(txn->op)))
         return true;
     return false;
 }

@@ -130,9 +130,14 @@ void op_retry(struct op *op, const char *step, uint64_t delay_ms)
     uv_timer_start(&op->timer, timer_fired, delay_ms, 0);
 }
 
+bool op_sleeps(const struct op *op)
+{
+    return uv_is_active((const uv_handle_t *)&op->timer);
+}
+
 void op_wake(struct op *op)
 {
-    if (uv_is_active((uv_handle_t *)&op->timer))
+    if (op_sleeps(op))
         uv_timer_start(&op->timer, timer_fired, 0, 0);
 }
 

@@ -81,6 +81,8 @@ void op_fail(struct op *op, int code, const char *format, ...)
 
 /* The step's effect is on its way (a fault point). */
 void op_sent(struct op *op);
+/* True between op_retry and the step's next run. */
+bool op_sleeps(const struct op *op);
 /* Wakes an op that sleeps in op_retry: its step runs on the next turn. */
 void op_wake(struct op *op);
 
