@@ -255,6 +255,14 @@ char *coord_query_id(struct coord *coord, const char *xid, const char *kind)
                       (unsigned long long)++coord->op_counter);
 }
 
+const struct store_fence *txn_fence(const struct txn *txn, struct store_fence *fence)
+{
+    if (txn->record.sink == NULL)
+        return NULL;
+    *fence = (struct store_fence){txn->record.sink, txn->record.sink_epoch};
+    return fence;
+}
+
 struct state_change {
     struct op *op;
     struct chxa_record record;
@@ -313,8 +321,12 @@ void txn_store_state(struct op *op, enum chxa_state state, const char *reason, b
     mem_replace(&record->reason, reason);
     free(record->op_id);
     record->op_id = coord_op_id(coord);
-    store_settle_cas(coord->store, record, clock_monotonic_ms() + coord->config.store_timeout_ms,
-                     state_stored, change);
+    /* What was prepared is its client's promise, and is kept whoever the writer is now. */
+    bool promise = txn->record.state == CHXA_INITIALIZED &&
+                   (state == CHXA_PREPARED || state == CHXA_COMMITTING);
+    struct store_fence fence;
+    store_settle_cas(coord->store, record, promise ? txn_fence(txn, &fence) : NULL,
+                     clock_monotonic_ms() + coord->config.store_timeout_ms, state_stored, change);
     op_sent(op);
 }
 

@@ -132,11 +132,14 @@ char *coord_query_id(struct coord *coord, const char *xid, const char *kind);
 /*
  * Stores the transaction's record as it would be in `state` (with op id, owner, epoch and time set)
  * and on success sets it in memory too. done: code as store_settle.h. On UNKNOWN the transaction is
- * marked stale.
+ * marked stale. From Initialized to Prepared or Committing it is fenced by the transaction's sink.
  */
 typedef void txn_stored_cb(struct op *op, int code);
 void txn_store_state(struct op *op, enum chxa_state state, const char *reason, bool blocked,
                      txn_stored_cb *done);
+
+/* Its sink, for a change that a replaced writer must not make; NULL when it has none. */
+const struct store_fence *txn_fence(const struct txn *txn, struct store_fence *fence);
 
 /* Reads the transaction again (after CONFLICT or UNKNOWN) and takes what the store has. All
  * pointers into the old record are void. */

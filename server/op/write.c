@@ -598,9 +598,10 @@ static void write_record(struct op *op)
     entry->time_ms = clock_wall_ms();
     hash_final(write->hash, entry->body_hash);
     write->hash = NULL;
-    store_settle_add_write(op->coord->store, write->xid, op->txn->record.version, entry,
-                           clock_monotonic_ms() + op->coord->config.store_timeout_ms,
-                           write_recorded, write);
+    struct store_fence fence;
+    store_settle_add_write(
+        op->coord->store, write->xid, op->txn->record.version, txn_fence(op->txn, &fence), entry,
+        clock_monotonic_ms() + op->coord->config.store_timeout_ms, write_recorded, write);
     op_sent(op);
 }
 

@@ -238,6 +238,7 @@ static void op_clear_results(struct store_op *op)
     free(op->ret_nodes);
     op->ret_nodes = NULL;
     op->n_nodes = 0;
+    store_sink_clear(&op->ret_sink);
 }
 
 static void op_free(struct store_op *op)
@@ -247,6 +248,8 @@ static void op_free(struct store_op *op)
     free(op->text);
     free(op->owner);
     free(op->sink);
+    free(op->checkpoint.xid);
+    free(op->checkpoint.meta);
     free(op->after);
     free(op);
 }
@@ -254,10 +257,11 @@ static void op_free(struct store_op *op)
 static void op_deliver(struct store_mail *mail)
 {
     static const char *const kinds[] = {
-        [STORE_OP_CREATE] = "create",       [STORE_OP_CAS] = "cas",
-        [STORE_OP_ADD_WRITE] = "add_write", [STORE_OP_GET] = "get",
-        [STORE_OP_REMOVE] = "remove",       [STORE_OP_LIST] = "list",
-        [STORE_OP_NODES] = "nodes",
+        [STORE_OP_CREATE] = "create",         [STORE_OP_CAS] = "cas",
+        [STORE_OP_ADD_WRITE] = "add_write",   [STORE_OP_GET] = "get",
+        [STORE_OP_REMOVE] = "remove",         [STORE_OP_LIST] = "list",
+        [STORE_OP_NODES] = "nodes",           [STORE_OP_SINK_GET] = "sink_get",
+        [STORE_OP_SINK_RAISE] = "sink_raise",
     };
     struct store_op *op = (struct store_op *)mail;
     assert(op->store->n_ops > 0);
@@ -268,6 +272,9 @@ static void op_deliver(struct store_mail *mail)
     } else if (op->nodes_done) {
         struct store_nodes_result result = {op->code, op->ret_nodes, op->n_nodes};
         op->nodes_done(op->arg, &result);
+    } else if (op->sink_done) {
+        struct store_sink_result result = {op->code, op->code ? NULL : &op->ret_sink};
+        op->sink_done(op->arg, &result);
     } else {
         struct store_result result = {op->code, op->ret_version, NULL};
         if (op->ret_has_record) {
@@ -336,9 +343,33 @@ static int op_take_record(struct store_op *op, const struct chxa_record *record)
         return CHXA_E_INVALID_RECORD;
     op->state = record->state;
     op->owner = mem_strdup(record->owner);
-    op->sink = mem_strdup(record->sink);
-    op->created_ms = record->created_ms;
     return 0;
+}
+
+static int op_take_fence(struct store_op *op, const struct store_fence *fence)
+{
+    if (fence == NULL)
+        return 0;
+    if (!chxa_xid_valid(fence->sink) || fence->epoch > INT64_MAX)
+        return CHXA_E_INVALID_REQUEST;
+    mem_replace(&op->sink, fence->sink);
+    op->sink_epoch = fence->epoch;
+    op->sink_fence = true;
+    return 0;
+}
+
+/* A Committed record becomes its sink's last checkpoint. */
+static void op_take_checkpoint(struct store_op *op, const struct chxa_record *record)
+{
+    if (record->sink == NULL || record->state != CHXA_COMMITTED)
+        return;
+    mem_replace(&op->sink, record->sink);
+    op->sink_epoch = record->sink_epoch;
+    op->checkpoint = (struct store_checkpoint){.xid = mem_strdup(record->xid),
+                                               .meta = mem_strdup(record->meta),
+                                               .epoch = record->sink_epoch,
+                                               .created_ms = record->created_ms,
+                                               .committed_ms = record->changed_ms};
 }
 
 void store_create(struct store *store, const struct chxa_record *record, store_result_cb *done,
@@ -346,20 +377,31 @@ void store_create(struct store *store, const struct chxa_record *record, store_r
 {
     int code;
     struct store_op *op = op_new_for(store, STORE_OP_CREATE, record->xid, done, arg, &code);
-    op_start(op, code ? code : op_take_record(op, record));
+    struct store_fence fence = {record->sink, record->sink_epoch};
+    if (code == 0)
+        code = op_take_record(op, record);
+    if (code == 0)
+        code = op_take_fence(op, record->sink ? &fence : NULL);
+    op_start(op, code);
 }
 
-void store_cas(struct store *store, const struct chxa_record *record, store_result_cb *done,
-               void *arg)
+void store_cas(struct store *store, const struct chxa_record *record,
+               const struct store_fence *fence, store_result_cb *done, void *arg)
 {
     int code;
     struct store_op *op = op_new_for(store, STORE_OP_CAS, record->xid, done, arg, &code);
     op->version = record->version;
-    op_start(op, code ? code : op_take_record(op, record));
+    if (code == 0)
+        code = op_take_record(op, record);
+    op_take_checkpoint(op, record);
+    if (code == 0)
+        code = op_take_fence(op, fence);
+    op_start(op, code);
 }
 
 void store_add_write(struct store *store, const char *xid, int64_t version,
-                     const struct chxa_write *write, store_result_cb *done, void *arg)
+                     const struct store_fence *fence, const struct chxa_write *write,
+                     store_result_cb *done, void *arg)
 {
     int code;
     struct store_op *op = op_new_for(store, STORE_OP_ADD_WRITE, xid, done, arg, &code);
@@ -372,6 +414,8 @@ void store_add_write(struct store *store, const char *xid, int64_t version,
         if (op->text_bytes > STORE_WRITE_BYTES_MAX || op->seq == 0 || op->seq > INT64_MAX)
             code = CHXA_E_INVALID_RECORD;
     }
+    if (code == 0)
+        code = op_take_fence(op, fence);
     op_start(op, code);
 }
 
@@ -389,6 +433,22 @@ void store_remove(struct store *store, const char *xid, int64_t version, store_r
     struct store_op *op = op_new_for(store, STORE_OP_REMOVE, xid, done, arg, &code);
     op->version = version;
     op_start(op, code);
+}
+
+void store_sink_get(struct store *store, const char *sink, store_sink_cb *done, void *arg)
+{
+    struct store_op *op = op_new(store, STORE_OP_SINK_GET, arg);
+    op->sink_done = done;
+    op->sink = mem_strdup(sink);
+    op_start(op, chxa_xid_valid(sink) ? 0 : CHXA_E_INVALID_REQUEST);
+}
+
+void store_sink_raise(struct store *store, const char *sink, uint64_t epoch, store_sink_cb *done,
+                      void *arg)
+{
+    struct store_op *op = op_new(store, STORE_OP_SINK_RAISE, arg);
+    op->sink_done = done;
+    op_start(op, op_take_fence(op, &(struct store_fence){sink, epoch}));
 }
 
 void store_list(struct store *store, const struct store_filter *filter, store_list_cb *done,

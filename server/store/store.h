@@ -12,15 +12,19 @@
  *   0                        done
  *   CHXA_E_STORE_CONFLICT    known, not done: the id exists, or the version or our epoch has moved
  *   CHXA_E_TXN_NOT_FOUND     known, not done: no such record
- *   CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node lock is not held, or the
- *                            queue is full
- *   CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or time-out between request and answer.
- *                            Never means failed: read back (or use store_settle.h, which does)
- *   CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or what was given not encoded
+ *   CHXA_E_FENCED            known, not done: the sink has a newer epoch. When a change fails for
+ * two reasons, either may be told CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node
+ * lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or
+ * time-out between request and answer. Never means failed: read back (or use store_settle.h, which
+ * does) CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or what was given not encoded
  *   CHXA_E_INVALID_XID, CHXA_E_INVALID_REQUEST   known, not done: a bad id, owner or page token
  *
- * Fencing: every change also checks that the epoch this process took with the node's lock is still
- * the newest, so a process that lost its lock and was replaced cannot change anything.
+ * Fencing of nodes: every change also checks that the epoch this process took with the node's lock
+ * is still the newest, so a process that lost its lock and was replaced cannot change anything.
+ *
+ * Fencing of writers: a sink has an entry with its epoch. A fenced change checks in the same atomic
+ * step that the entry's epoch is not newer than the writer's, and raises it where it is older or
+ * there is no entry yet; otherwise FENCED. An epoch never goes down, and an entry is never removed.
  */
 #ifndef CHXA_STORE_STORE_H
 #define CHXA_STORE_STORE_H
@@ -95,21 +99,31 @@ struct store_result {
 };
 typedef void store_result_cb(void *arg, const struct store_result *result);
 
-/* Adds a record without writes. Encoded before the call returns; record->version is ignored. */
+/* The writer that a change is made for; the strings are copied. */
+struct store_fence {
+    const char *sink;
+    uint64_t epoch;
+};
+
+/* Adds a record without writes. Encoded before the call returns; record->version is ignored. Fenced
+ * by the record's own sink and sink_epoch when it has a sink. */
 void store_create(struct store *store, const struct chxa_record *record, store_result_cb *done,
                   void *arg);
 
 /* Replaces the record whose stored version is record->version; keeps the index of unfinished
  * transactions in the same atomic step. Writes are not touched. The owner must stay the same: the
- * index is kept by owner. */
-void store_cas(struct store *store, const struct chxa_record *record, store_result_cb *done,
-               void *arg);
+ * index is kept by owner. fence: NULL, or who must not have been replaced. A Committed record with
+ * a sink becomes the sink's last committed checkpoint in the same atomic step, unless one of a
+ * newer epoch, or of the same and begun later, is there. */
+void store_cas(struct store *store, const struct chxa_record *record,
+               const struct store_fence *fence, store_result_cb *done, void *arg);
 
 /* Appends one write (keyed by write->seq) if the record's version still is `version`; the version
  * stays. CONFLICT when that seq exists already or the version moved. A large one becomes several
- * entries in the same atomic step. */
+ * entries in the same atomic step. fence: as for store_cas. */
 void store_add_write(struct store *store, const char *xid, int64_t version,
-                     const struct chxa_write *write, store_result_cb *done, void *arg);
+                     const struct store_fence *fence, const struct chxa_write *write,
+                     store_result_cb *done, void *arg);
 
 void store_get(struct store *store, const char *xid, store_result_cb *done, void *arg);
 
@@ -118,6 +132,36 @@ void store_get(struct store *store, const char *xid, store_result_cb *done, void
  * such a record must be finished (CHXA_E_WRONG_STATE). */
 void store_remove(struct store *store, const char *xid, int64_t version, store_result_cb *done,
                   void *arg);
+
+/* ---- sinks ---- */
+
+/* The transaction that a sink committed last. */
+struct store_checkpoint {
+    char *xid;  /* NULL: none yet */
+    char *meta; /* JSON text, or NULL */
+    uint64_t epoch;
+    int64_t created_ms;
+    int64_t committed_ms;
+};
+struct store_sink {
+    uint64_t epoch;
+    struct store_checkpoint checkpoint;
+};
+void store_sink_clear(struct store_sink *sink);
+
+/* sink: with code 0; owned by the store, valid during the callback, may be moved out. */
+struct store_sink_result {
+    int code;
+    struct store_sink *sink;
+};
+typedef void store_sink_cb(void *arg, const struct store_sink_result *result);
+
+/* A sink that nobody used: epoch 0 and no checkpoint. */
+void store_sink_get(struct store *store, const char *sink, store_sink_cb *done, void *arg);
+/* Raises the epoch to this one; the same again is done. FENCED when it is newer already. The answer
+ * is the sink as it is then. */
+void store_sink_raise(struct store *store, const char *sink, uint64_t epoch, store_sink_cb *done,
+                      void *arg);
 
 struct store_filter {
     unsigned states;           /* bit per enum chxa_state; 0: all */

@@ -38,6 +38,8 @@ enum store_op_kind {
     STORE_OP_REMOVE,
     STORE_OP_LIST,
     STORE_OP_NODES,
+    STORE_OP_SINK_GET,
+    STORE_OP_SINK_RAISE,
 };
 
 /* One request. An implementation may use next; it fills the ret_ fields before store_op_finish. */
@@ -56,9 +58,11 @@ struct store_op {
     /* The record's fields that are indexed (create, cas). */
     enum chxa_state state;
     char *owner;
-    char *sink;
-    int64_t created_ms;
-    struct store_filter filter; /* list; owner and sink point to the fields above */
+    char *sink; /* list: the filter's; sink_*: which; changes: see store_sink.h */
+    uint64_t sink_epoch;
+    bool sink_fence;
+    struct store_checkpoint checkpoint; /* xid: the change makes it the sink's last, if it is */
+    struct store_filter filter;         /* list; owner and sink point to the fields above */
     char *after;
 
     int64_t ret_version;
@@ -69,11 +73,13 @@ struct store_op {
     char *ret_next;
     struct store_node *ret_nodes;
     size_t n_nodes;
+    struct store_sink ret_sink;
 
     int code;
     store_result_cb *done;
     store_list_cb *list_done;
     store_nodes_cb *nodes_done;
+    store_sink_cb *sink_done;
     void *arg;
 };
 

@@ -35,6 +35,8 @@ struct store_settle {
     int64_t version;
     struct chxa_record record; /* create, cas */
     struct chxa_write write;   /* add_write */
+    char *sink;                /* cas, add_write: fenced by it, or NULL; sink_raise */
+    uint64_t sink_epoch;
     uint64_t deadline_ms;
     uint64_t wait_ms;
     bool sent;
@@ -43,6 +45,7 @@ struct store_settle {
     void (*then)(struct store_settle *settle); /* after the wait */
     uv_timer_t timer;
     store_result_cb *done;
+    store_sink_cb *sink_done; /* sink_raise */
     void *arg;
 };
 
@@ -58,13 +61,14 @@ static void settle_closed(uv_handle_t *timer)
     free(settle->xid);
     chxa_record_clear(&settle->record);
     chxa_write_clear(&settle->write);
+    free(settle->sink);
     free(settle);
     assert(store->n_settles > 0);
     store->n_settles--;
     store_check_closed(store);
 }
 
-static void deliver(struct store_settle *settle, int code, const struct store_result *from)
+static void leave(struct store_settle *settle)
 {
     assert(!settle->delivered);
     settle->delivered = true;
@@ -72,6 +76,11 @@ static void deliver(struct store_settle *settle, int code, const struct store_re
     while (*link != settle)
         link = &(*link)->next;
     *link = settle->next;
+}
+
+static void deliver(struct store_settle *settle, int code, const struct store_result *from)
+{
+    leave(settle);
     struct store_result result = {code, from ? from->version : 0, NULL};
     if (code == CHXA_E_STORE_CONFLICT && settle->kind == STORE_OP_CREATE && from)
         result.record = from->record;
@@ -79,9 +88,21 @@ static void deliver(struct store_settle *settle, int code, const struct store_re
     uv_close((uv_handle_t *)&settle->timer, settle_closed);
 }
 
+static void deliver_sink(struct store_settle *settle, int code, struct store_sink *sink)
+{
+    leave(settle);
+    struct store_sink_result result = {code, sink};
+    settle->sink_done(settle->arg, &result);
+    uv_close((uv_handle_t *)&settle->timer, settle_closed);
+}
+
 static void deliver_late(struct store_settle *settle)
 {
-    deliver(settle, settle->sent ? CHXA_E_STORE_UNKNOWN : CHXA_E_STORE_UNAVAILABLE, NULL);
+    int code = settle->sent ? CHXA_E_STORE_UNKNOWN : CHXA_E_STORE_UNAVAILABLE;
+    if (settle->sink_done)
+        deliver_sink(settle, code, NULL);
+    else
+        deliver(settle, code, NULL);
 }
 
 /* ---- waiting ---- */
@@ -218,18 +239,35 @@ static void attempt_done(void *arg, const struct store_result *result)
     }
 }
 
+static void raise_done(void *arg, const struct store_sink_result *result)
+{
+    struct store_settle *settle = arg;
+    if (result->code == CHXA_E_STORE_UNKNOWN || result->code == CHXA_E_STORE_UNAVAILABLE) {
+        settle->sent |= result->code == CHXA_E_STORE_UNKNOWN;
+        wait_then(settle, attempt);
+    } else {
+        deliver_sink(settle, result->code, result->sink);
+    }
+}
+
 static void attempt(struct store_settle *settle)
 {
     struct store *store = settle->store;
+    struct store_fence fence = {settle->sink, settle->sink_epoch};
+    const struct store_fence *fenced = settle->sink ? &fence : NULL;
     switch (settle->kind) {
     case STORE_OP_CREATE:
         store_create(store, &settle->record, attempt_done, settle);
         break;
     case STORE_OP_CAS:
-        store_cas(store, &settle->record, attempt_done, settle);
+        store_cas(store, &settle->record, fenced, attempt_done, settle);
         break;
     case STORE_OP_ADD_WRITE:
-        store_add_write(store, settle->xid, settle->version, &settle->write, attempt_done, settle);
+        store_add_write(store, settle->xid, settle->version, fenced, &settle->write, attempt_done,
+                        settle);
+        break;
+    case STORE_OP_SINK_RAISE:
+        store_sink_raise(store, settle->sink, settle->sink_epoch, raise_done, settle);
         break;
     default:
         assert(settle->kind == STORE_OP_REMOVE);
@@ -260,38 +298,49 @@ static struct store_settle *settle_new(struct store *store, enum store_op_kind k
     return settle;
 }
 
+static void take_fence(struct store_settle *settle, const struct store_fence *fence)
+{
+    if (fence == NULL)
+        return;
+    settle->sink = mem_strdup(fence->sink);
+    settle->sink_epoch = fence->epoch;
+}
+
 static void settle_record(struct store *store, enum store_op_kind kind,
-                          const struct chxa_record *record, uint64_t deadline_ms,
-                          store_result_cb *done, void *arg)
+                          const struct chxa_record *record, const struct store_fence *fence,
+                          uint64_t deadline_ms, store_result_cb *done, void *arg)
 {
     struct store_settle *settle =
         settle_new(store, kind, record->xid, record->version, deadline_ms, done, arg);
     int code = chxa_record_copy(record, &settle->record);
     assert(code == 0); /* only memory can be short; see base/mem.h */
     settle->record.version = record->version;
+    take_fence(settle, fence);
     attempt(settle);
 }
 
 void store_settle_create(struct store *store, const struct chxa_record *record,
                          uint64_t deadline_ms, store_result_cb *done, void *arg)
 {
-    settle_record(store, STORE_OP_CREATE, record, deadline_ms, done, arg);
+    settle_record(store, STORE_OP_CREATE, record, NULL, deadline_ms, done, arg);
 }
 
-void store_settle_cas(struct store *store, const struct chxa_record *record, uint64_t deadline_ms,
-                      store_result_cb *done, void *arg)
+void store_settle_cas(struct store *store, const struct chxa_record *record,
+                      const struct store_fence *fence, uint64_t deadline_ms, store_result_cb *done,
+                      void *arg)
 {
-    settle_record(store, STORE_OP_CAS, record, deadline_ms, done, arg);
+    settle_record(store, STORE_OP_CAS, record, fence, deadline_ms, done, arg);
 }
 
 void store_settle_add_write(struct store *store, const char *xid, int64_t version,
-                            const struct chxa_write *write, uint64_t deadline_ms,
-                            store_result_cb *done, void *arg)
+                            const struct store_fence *fence, const struct chxa_write *write,
+                            uint64_t deadline_ms, store_result_cb *done, void *arg)
 {
     struct store_settle *settle =
         settle_new(store, STORE_OP_ADD_WRITE, xid, version, deadline_ms, done, arg);
     int code = chxa_write_copy(write, &settle->write);
     assert(code == 0);
+    take_fence(settle, fence);
     attempt(settle);
 }
 
@@ -299,4 +348,15 @@ void store_settle_remove(struct store *store, const char *xid, int64_t version,
                          uint64_t deadline_ms, store_result_cb *done, void *arg)
 {
     attempt(settle_new(store, STORE_OP_REMOVE, xid, version, deadline_ms, done, arg));
+}
+
+void store_settle_sink_raise(struct store *store, const char *sink, uint64_t epoch,
+                             uint64_t deadline_ms, store_sink_cb *done, void *arg)
+{
+    struct store_settle *settle =
+        settle_new(store, STORE_OP_SINK_RAISE, NULL, 0, deadline_ms, NULL, arg);
+    settle->sink_done = done;
+    settle->sink = mem_strdup(sink);
+    settle->sink_epoch = epoch;
+    attempt(settle);
 }

@@ -16,24 +16,22 @@
  * table `nodes` is bumped with every lock taken and checked inside every transaction, so that a
  * writer whose lock file was deleted and taken by another cannot change anything.
  */
-#include "store/store_impl.h"
+#include "store/store_sqlite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/store_sink.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SCHEMA_VERSION 1
-#define APPLICATION_ID 0x63687861 /* "chxa" */
-#define LOCK_RETRY_MS  250u
+#define LOCK_RETRY_MS 250u
 
 enum sqlite_stmt_id {
     STMT_BEGIN_READ,
@@ -54,6 +52,8 @@ enum sqlite_stmt_id {
     STMT_LIST_OPEN,
     STMT_LIST_OPEN_OWNER,
     STMT_NODES,
+    STMT_SINK,
+    STMT_SINK_PUT,
     STMT_COUNT
 };
 
@@ -81,18 +81,10 @@ static const char *const sqlite_sql[STMT_COUNT] = {
     [STMT_LIST_OPEN_OWNER] = "SELECT xid, version, record FROM txns "
                              "WHERE unfinished AND owner = ?2 AND xid > ?1 ORDER BY xid",
     [STMT_NODES] = "SELECT name, url, epoch FROM nodes ORDER BY name",
+    [STMT_SINK] = "SELECT entry FROM sinks WHERE sink = ?1",
+    [STMT_SINK_PUT] = "INSERT INTO sinks (sink, entry) VALUES (?1, ?2) "
+                      "ON CONFLICT (sink) DO UPDATE SET entry = ?2",
 };
-
-static const char sqlite_schema[] =
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE nodes (name TEXT PRIMARY KEY, url TEXT NOT NULL, epoch INTEGER NOT NULL)"
-    " WITHOUT ROWID;"
-    "CREATE TABLE txns (xid TEXT PRIMARY KEY NOT NULL, version INTEGER NOT NULL,"
-    " unfinished INTEGER NOT NULL, owner TEXT NOT NULL, record TEXT NOT NULL);"
-    "CREATE INDEX txns_open ON txns (owner, xid) WHERE unfinished;"
-    "CREATE INDEX txns_open_all ON txns (xid) WHERE unfinished;"
-    "CREATE TABLE writes (xid TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
-    " UNIQUE (xid, seq));";
 
 struct sqlite_event {
     struct store_mail mail;
@@ -225,7 +217,72 @@ static int apply_get(struct sqlite_store *store, struct store_op *op)
     return read_writes(store, op);
 }
 
-static int apply_create(struct sqlite_store *store, struct store_op *op)
+/* ---- the sink of a change: read before it, written after it ---- */
+
+static int sink_read(struct sqlite_store *store, const char *name, struct store_sink *ret_sink)
+{
+    sqlite3_stmt *stmt = stmt_use(store, STMT_SINK);
+    bind_text(stmt, 1, name);
+    int rc = sqlite3_step(stmt);
+    int code = rc == SQLITE_DONE ? 0 : SQL_FAILED;
+    if (rc == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(stmt, 0);
+        code = store_sink_decode(text ? text : "", (size_t)sqlite3_column_bytes(stmt, 0), ret_sink);
+    }
+    sqlite3_reset(stmt);
+    return code;
+}
+
+static int sink_write(struct sqlite_store *store, const char *name, const struct store_sink *sink)
+{
+    char *text = store_sink_encode(sink);
+    sqlite3_stmt *stmt = stmt_use(store, STMT_SINK_PUT);
+    bind_text(stmt, 1, name);
+    bind_text(stmt, 2, text);
+    int rc = stmt_run(stmt);
+    free(text);
+    return rc == SQLITE_OK ? 0 : SQL_FAILED;
+}
+
+static int with_sink(struct sqlite_store *store, struct store_op *op,
+                     int (*change)(struct sqlite_store *, struct store_op *))
+{
+    if (!store_op_has_sink(op))
+        return change(store, op);
+    struct store_sink sink = {0};
+    bool changed = false;
+    int code = sink_read(store, op->sink, &sink);
+    if (code == 0)
+        code = store_sink_apply(op, &sink, &changed);
+    if (code == 0)
+        code = change(store, op);
+    if (code == 0 && changed)
+        code = sink_write(store, op->sink, &sink);
+    store_sink_clear(&sink);
+    return code;
+}
+
+static int apply_sink_get(struct sqlite_store *store, struct store_op *op)
+{
+    return sink_read(store, op->sink, &op->ret_sink);
+}
+
+/* with_sink raises it; the answer is what it will be then. */
+static int change_sink(struct sqlite_store *store, struct store_op *op)
+{
+    bool changed;
+    int code = sink_read(store, op->sink, &op->ret_sink);
+    return code ? code : store_sink_apply(op, &op->ret_sink, &changed);
+}
+
+static int apply_sink_raise(struct sqlite_store *store, struct store_op *op)
+{
+    return with_sink(store, op, change_sink);
+}
+
+/* ---- changes ---- */
+
+static int change_create(struct sqlite_store *store, struct store_op *op)
 {
     int code = apply_get(store, op);
     if (code == 0)
@@ -241,7 +298,7 @@ static int apply_create(struct sqlite_store *store, struct store_op *op)
     return stmt_run(stmt) == SQLITE_OK ? 0 : SQL_FAILED;
 }
 
-static int apply_cas(struct sqlite_store *store, struct store_op *op)
+static int change_cas(struct sqlite_store *store, struct store_op *op)
 {
     sqlite3_stmt *stmt = stmt_use(store, STMT_CAS);
     bind_text(stmt, 1, op->xid);
@@ -260,7 +317,7 @@ static int apply_cas(struct sqlite_store *store, struct store_op *op)
     return code;
 }
 
-static int apply_add_write(struct sqlite_store *store, struct store_op *op)
+static int change_add_write(struct sqlite_store *store, struct store_op *op)
 {
     int code = version_check(store, op);
     if (code)
@@ -273,6 +330,21 @@ static int apply_add_write(struct sqlite_store *store, struct store_op *op)
         return SQL_FAILED;
     op->ret_version = op->version;
     return sqlite3_changes(store->db) == 1 ? 0 : CHXA_E_STORE_CONFLICT;
+}
+
+static int apply_create(struct sqlite_store *store, struct store_op *op)
+{
+    return with_sink(store, op, change_create);
+}
+
+static int apply_cas(struct sqlite_store *store, struct store_op *op)
+{
+    return with_sink(store, op, change_cas);
+}
+
+static int apply_add_write(struct sqlite_store *store, struct store_op *op)
+{
+    return with_sink(store, op, change_add_write);
 }
 
 static int apply_remove(struct sqlite_store *store, struct store_op *op)
@@ -370,16 +442,18 @@ static int apply_nodes(struct sqlite_store *store, struct store_op *op)
 }
 
 static int (*const apply_table[])(struct sqlite_store *, struct store_op *) = {
-    [STORE_OP_CREATE] = apply_create,       [STORE_OP_CAS] = apply_cas,
-    [STORE_OP_ADD_WRITE] = apply_add_write, [STORE_OP_GET] = apply_get,
-    [STORE_OP_REMOVE] = apply_remove,       [STORE_OP_LIST] = apply_list,
-    [STORE_OP_NODES] = apply_nodes,
+    [STORE_OP_CREATE] = apply_create,         [STORE_OP_CAS] = apply_cas,
+    [STORE_OP_ADD_WRITE] = apply_add_write,   [STORE_OP_GET] = apply_get,
+    [STORE_OP_REMOVE] = apply_remove,         [STORE_OP_LIST] = apply_list,
+    [STORE_OP_NODES] = apply_nodes,           [STORE_OP_SINK_GET] = apply_sink_get,
+    [STORE_OP_SINK_RAISE] = apply_sink_raise,
 };
 
 static bool op_is_change(const struct store_op *op)
 {
     return op->kind == STORE_OP_CREATE || op->kind == STORE_OP_CAS ||
-           op->kind == STORE_OP_ADD_WRITE || op->kind == STORE_OP_REMOVE;
+           op->kind == STORE_OP_ADD_WRITE || op->kind == STORE_OP_REMOVE ||
+           op->kind == STORE_OP_SINK_RAISE;
 }
 
 /* ---- the node's lock and epoch (writer thread) ---- */
@@ -671,79 +745,10 @@ static const struct store_impl sqlite_impl = {"sqlite", sqlite_start, sqlite_clo
 
 /* ---- opening (the loop's thread, before the writer exists) ---- */
 
-static int sqlite_int(sqlite3 *db, const char *sql, int64_t *ret_value)
-{
-    sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(stmt);
-    if (rc == SQLITE_ROW)
-        *ret_value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    return rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
 static int fail_sql(struct sqlite_store *store, struct error *error)
 {
     return error_set(error, CHXA_E_STORE_UNAVAILABLE, "%s: %s", store->path,
                      sqlite3_errmsg(store->db));
-}
-
-/* Inside BEGIN IMMEDIATE, so that two processes that start together make it once. */
-static int schema_create(struct sqlite_store *store, const char *cluster, struct error *error)
-{
-    int64_t n_tables = 0;
-    if (sqlite_int(store->db, "SELECT count(*) FROM sqlite_master", &n_tables) != SQLITE_OK)
-        return fail_sql(store, error);
-    if (n_tables > 0)
-        return error_set(error, CHXA_E_STORE_UNAVAILABLE, "%s is another program's database",
-                         store->path);
-    char *sql = sqlite3_mprintf("%sINSERT INTO meta VALUES ('cluster', %Q);"
-                                "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-                                sqlite_schema, cluster, APPLICATION_ID, SCHEMA_VERSION);
-    int rc = sql ? sqlite3_exec(store->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
-    sqlite3_free(sql);
-    return rc == SQLITE_OK ? 0 : fail_sql(store, error);
-}
-
-static int schema_check_cluster(struct sqlite_store *store, const char *cluster,
-                                struct error *error)
-{
-    sqlite3_stmt *stmt = NULL;
-    int code = 0;
-    if (sqlite3_prepare_v2(store->db, "SELECT value FROM meta WHERE name = 'cluster'", -1, &stmt,
-                           NULL) != SQLITE_OK ||
-        sqlite3_step(stmt) != SQLITE_ROW)
-        code = fail_sql(store, error);
-    else if (strcmp((const char *)sqlite3_column_text(stmt, 0), cluster) != 0)
-        code = error_set(error, CHXA_E_STORE_UNAVAILABLE, "%s belongs to cluster %s, not to %s",
-                         store->path, (const char *)sqlite3_column_text(stmt, 0), cluster);
-    sqlite3_finalize(stmt);
-    return code;
-}
-
-static int schema_prepare(struct sqlite_store *store, const char *cluster, struct error *error)
-{
-    int64_t version = 0, application = 0;
-    if (sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
-        sqlite_int(store->db, "PRAGMA user_version", &version) != SQLITE_OK ||
-        sqlite_int(store->db, "PRAGMA application_id", &application) != SQLITE_OK)
-        return fail_sql(store, error);
-    int code = 0;
-    if (version == 0 && application == 0)
-        code = schema_create(store, cluster, error);
-    else if (application != APPLICATION_ID)
-        code = error_set(error, CHXA_E_STORE_UNAVAILABLE, "%s is another program's database",
-                         store->path);
-    else if (version > SCHEMA_VERSION)
-        code = error_set(error, CHXA_E_STORE_UNAVAILABLE,
-                         "%s has schema version %lld; this chxad knows versions up to %d",
-                         store->path, (long long)version, SCHEMA_VERSION);
-    if (code == 0)
-        code = schema_check_cluster(store, cluster, error);
-    if (code == 0 && sqlite3_exec(store->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
-        code = fail_sql(store, error);
-    return code;
 }
 
 /* Switching a new file to WAL needs it alone for a moment, and does not use the busy handler. */
@@ -772,7 +777,7 @@ static int sqlite_open_db(struct sqlite_store *store, const struct store_config 
                      config->fsync ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = OFF", NULL,
                      NULL, NULL) != SQLITE_OK)
         return fail_sql(store, error);
-    int code = schema_prepare(store, config->cluster, error);
+    int code = sqlite_schema_prepare(store->db, store->path, config->cluster, error);
     for (int i = 0; code == 0 && i < STMT_COUNT; i++)
         if (sqlite3_prepare_v3(store->db, sqlite_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &store->stmts[i], NULL) != SQLITE_OK)

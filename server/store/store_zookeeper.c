@@ -278,6 +278,7 @@ static void session_drop(struct zk_store *zk, uint64_t reopen_ms)
     zk->attempt++;
     zk->lock_session = 0;
     zk->base.ready = false;
+    zk_sinks_forget(zk);
     handle_close(handle);
     retry_in(zk, reopen_ms);
 }
@@ -644,6 +645,7 @@ static void zk_destroy(struct store *base)
 {
     struct zk_store *zk = (struct zk_store *)base;
     store_base_clear(base);
+    zk_sinks_free(zk);
     free(zk->hosts);
     free(zk->chroot);
     free(zk->base_path);
@@ -667,6 +669,7 @@ int store_zookeeper_open(uv_loop_t *loop, const struct store_config *config, con
     struct zk_store *zk = mem_alloc(sizeof *zk);
     zk->hosts = hosts;
     zk->chroot = chroot;
+    TAILQ_INIT(&zk->sinks);
     zk->base_path = mem_printf("%s/%s", chroot, config->cluster);
     uint64_t instance = 0;
     ssize_t n = getrandom(&instance, sizeof instance, 0);

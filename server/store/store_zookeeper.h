@@ -7,6 +7,7 @@
  *   store_zookeeper_call.c    one asynchronous call of the library, and runs (a request of ours)
  *   store_zookeeper_change.c  create, cas, add_write, remove
  *   store_zookeeper_read.c    get, list, nodes
+ *   store_zookeeper_sink.c    a change's sink, sink_get
  *
  * Layout, below <chroot>/<cluster> (zk->base_path):
  *   nodes/<node>             ephemeral: {"url", "epoch", "instance", "session_timeout_ms"}
@@ -15,7 +16,7 @@
  *   txns/…/<xid>/w-<seq>     a write, or "pieces:<n>:<nonce>:<bytes>"
  *   txns/…/<xid>/p-<seq>-<nonce>-<i>  a piece of a large write; means nothing without its w-
  *   open/<owner>/<xid>       index of unfinished records; empty
- *   sinks/
+ *   sinks/<sink>             epoch and last committed checkpoint (store_sink.h)
  *
  * Threads: everything runs on the loop's thread, except the library's completions and watcher
  * (store_zookeeper_call.c, handle_watch): they copy what they were given and post it.
@@ -23,9 +24,10 @@
 #ifndef CHXA_STORE_STORE_ZOOKEEPER_H
 #define CHXA_STORE_STORE_ZOOKEEPER_H
 
-#include "store/store_impl.h"
+#include "store/store_sink.h"
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <zookeeper/zookeeper.h>
 
 #define ZK_MULTI_MAX   512   /* operations in one multi */
@@ -36,6 +38,7 @@
 
 struct zk_store;
 struct zk_run;
+struct zk_sink;
 
 /* One connection to the ensemble: a handle of the library and what its watcher last said. */
 struct zk_handle {
@@ -74,6 +77,9 @@ struct zk_store {
     struct zk_call *calls;    /* not delivered yet */
     struct zk_run *runs_head; /* by deadline */
     struct zk_run *runs_tail;
+    void *sinks_by_name; /* tsearch tree of struct zk_sink */
+    TAILQ_HEAD(, zk_sink) sinks;
+    size_t n_sinks;
 };
 
 /* ---- store_zookeeper_call.c ---- */
@@ -91,7 +97,9 @@ struct zk_call {
     uint64_t attempt;
     void (*done)(struct zk_call *call);
     enum zk_want want;
-    size_t index; /* the caller's */
+    size_t index;         /* the caller's */
+    struct zk_sink *sink; /* it reads that sink, or its multi has an operation on it */
+    bool sets_sink;
 
     int rc;
     bool unsent; /* rc was known before anything was sent */
@@ -115,6 +123,7 @@ struct zk_multi {
     zoo_op_t ops[ZK_MULTI_MAX];
     char *paths[ZK_MULTI_MAX];
     int n_ops;
+    char *sink_text; /* or NULL */
 };
 
 struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
@@ -169,6 +178,10 @@ struct zk_run {
     size_t piece;
     size_t n_pieces;
 
+    int sink_op; /* the sink's operation in the multi; 0: none */
+    void (*sink_then)(struct zk_run *run);
+    TAILQ_ENTRY(zk_run) sink_link; /* while it waits for a sink */
+
     struct zk_get *get;
     struct zk_list *list;
 };
@@ -180,6 +193,8 @@ void zk_run_finish(struct zk_run *run, int code);
 void zk_runs_cancel(struct zk_store *zk, int sent_code);
 /* True (and answered) when the request was tried too often. */
 bool zk_run_gives_up(struct zk_run *run);
+/* Frees it when it was answered and no call is left. */
+void zk_run_release(struct zk_run *run);
 
 /* ---- store_zookeeper_change.c, store_zookeeper_read.c: start a run ---- */
 
@@ -192,8 +207,24 @@ void zk_get(struct zk_run *run);
 void zk_get_for(struct zk_run *run, int code, void (*gone)(struct zk_run *run));
 void zk_list(struct zk_run *run);
 void zk_nodes(struct zk_run *run);
+void zk_sink_raise(struct zk_run *run);
+void zk_sink_get(struct zk_run *run);
 void zk_get_free(struct zk_get *get);
 void zk_list_free(struct zk_list *list);
+
+/* ---- store_zookeeper_sink.c ---- */
+
+/* True: what the change's sink is, is known, and does not fence it (or it has none): make the multi
+ * now. False: it is being read, `then` is called behind that; or the run was answered FENCED. */
+bool zk_sink_ready(struct zk_run *run, void (*then)(struct zk_run *run));
+/* Adds the sink's operation, last, to the multi that call will send; right behind zk_sink_ready. */
+void zk_sink_add(struct zk_run *run, struct zk_call *call, struct zk_multi *multi);
+/* True (and seen to) when the multi was refused for the sink's sake. */
+bool zk_sink_refused(struct zk_run *run, const struct zk_call *call);
+void zk_sink_arrived(struct zk_call *call);
+/* Another session: all must be read again. */
+void zk_sinks_forget(struct zk_store *zk);
+void zk_sinks_free(struct zk_store *zk);
 
 /* ---- store_zookeeper.c ---- */
 

@@ -20,7 +20,7 @@
 
 /* ---- delivery on the loop ---- */
 
-static void run_release(struct zk_run *run)
+void zk_run_release(struct zk_run *run)
 {
     if (run->op || run->n_calls)
         return;
@@ -44,6 +44,8 @@ static void call_arrived(struct store_mail *mail)
     for (int i = 0; i < call->n_results && call->failed < 0; i++)
         if (call->rc != ZOK && call->results[i].err == call->rc)
             call->failed = i;
+    if (call->sink)
+        zk_sink_arrived(call);
     bool wanted = run ? run->op != NULL : call->attempt == zk->attempt && !zk->base.closing;
     if (wanted && call->done)
         call->done(call);
@@ -56,7 +58,7 @@ static void call_arrived(struct store_mail *mail)
     if (run) {
         assert(run->n_calls > 0);
         run->n_calls--;
-        run_release(run);
+        zk_run_release(run);
     }
     free(call->data);
     zk_names_free(call->names, call->n_names);
@@ -240,6 +242,7 @@ void zk_call_multi(struct zk_call *call, struct zk_multi *multi)
                  : ZINVALIDSTATE);
     for (int i = 0; i < multi->n_ops; i++)
         free(multi->paths[i]);
+    free(multi->sink_text);
     free(multi);
 }
 
@@ -345,7 +348,7 @@ static void runs_expire(uv_timer_t *timer)
     while (zk->runs_head && zk->runs_head->op->deadline_ms <= now_ms) {
         struct zk_run *run = zk->runs_head;
         zk_run_finish(run, run->sent ? CHXA_E_STORE_UNKNOWN : CHXA_E_STORE_UNAVAILABLE);
-        run_release(run);
+        zk_run_release(run);
     }
     runs_watch(zk);
 }
@@ -363,15 +366,16 @@ void zk_runs_cancel(struct zk_store *zk, int sent_code)
     while (zk->runs_head) {
         struct zk_run *run = zk->runs_head;
         zk_run_finish(run, run->sent ? sent_code : CHXA_E_STORE_UNAVAILABLE);
-        run_release(run);
+        zk_run_release(run);
     }
 }
 
 static void (*const run_table[])(struct zk_run *) = {
-    [STORE_OP_CREATE] = zk_create,       [STORE_OP_CAS] = zk_cas,
-    [STORE_OP_ADD_WRITE] = zk_add_write, [STORE_OP_GET] = zk_get,
-    [STORE_OP_REMOVE] = zk_remove,       [STORE_OP_LIST] = zk_list,
-    [STORE_OP_NODES] = zk_nodes,
+    [STORE_OP_CREATE] = zk_create,         [STORE_OP_CAS] = zk_cas,
+    [STORE_OP_ADD_WRITE] = zk_add_write,   [STORE_OP_GET] = zk_get,
+    [STORE_OP_REMOVE] = zk_remove,         [STORE_OP_LIST] = zk_list,
+    [STORE_OP_NODES] = zk_nodes,           [STORE_OP_SINK_GET] = zk_sink_get,
+    [STORE_OP_SINK_RAISE] = zk_sink_raise,
 };
 
 void zk_run_start(struct zk_store *zk, struct store_op *op)
@@ -389,7 +393,7 @@ void zk_run_start(struct zk_store *zk, struct store_op *op)
     run->n_calls++; /* not freed while it starts */
     run_table[op->kind](run);
     run->n_calls--;
-    run_release(run);
+    zk_run_release(run);
     runs_watch(zk);
 }
 

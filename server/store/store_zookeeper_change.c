@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Changes in ZooKeeper: create, cas, add_write, remove. Each is decided by one multi, whose
- * operation 0 checks our epoch. A multi that was refused tells which operation failed; what that
- * means is in the _sent functions. A refusal for the index's sake (it is kept as the multi goes,
- * and the record's former state is not known here) is answered by the same multi with another
+ * Changes in ZooKeeper: create, cas, add_write, remove, sink_raise. Each is decided by one multi,
+ * whose operation 0 checks our epoch. A multi that was refused tells which operation failed; what
+ * that means is in the _sent functions. A refusal for the index's sake (it is kept as the multi
+ * goes, and the record's former state is not known here) is answered by the same multi with another
  * index operation.
  */
 #include "store/store_zookeeper.h"
@@ -65,7 +65,18 @@ static void multi_send(struct zk_run *run, struct zk_multi *multi,
     zk_call_multi(zk_call_new(run->zk, run, done), multi);
 }
 
-/* True when that ended the run: lost, never sent, or fenced. Otherwise the answer is known. */
+/* The same, with the operation on the change's sink; zk_sink_ready was true. */
+static void multi_send_with_sink(struct zk_run *run, struct zk_multi *multi,
+                                 void (*done)(struct zk_call *call))
+{
+    run->sent = true;
+    struct zk_call *call = zk_call_new(run->zk, run, done);
+    zk_sink_add(run, call, multi);
+    zk_call_multi(call, multi);
+}
+
+/* True when that ended the run: lost, never sent, or fenced; or when it goes on because its sink
+ * has moved. Otherwise the answer is known. */
 static bool multi_ended(struct zk_run *run, const struct zk_call *call)
 {
     run->sent = false;
@@ -76,7 +87,7 @@ static bool multi_ended(struct zk_run *run, const struct zk_call *call)
     else if (call->rc != ZOK && call->failed == OP_EPOCH)
         zk_run_finish(run, CHXA_E_STORE_CONFLICT);
     else
-        return false;
+        return zk_sink_refused(run, call);
     if (!call->unsent && call->rc != ZOK && call->failed == OP_EPOCH && !zk_rc_unknown(call->rc))
         zk_fenced(run->zk, run->generation);
     return true;
@@ -148,12 +159,14 @@ static void create_sent(struct zk_call *call)
 void zk_create(struct zk_run *run)
 {
     struct store_op *op = run->op;
+    if (!zk_sink_ready(run, zk_create))
+        return;
     if (run->index == ZK_INDEX_NONE && store_state_unfinished(op->state))
         run->index = ZK_INDEX_CREATE;
     struct zk_multi *multi = multi_new(run);
     zk_multi_create(multi, zk_path_txn(run->zk, op->xid), op->text, op->text_bytes, ZOO_PERSISTENT);
     multi_add_index(run, multi, op->owner);
-    multi_send(run, multi, create_sent);
+    multi_send_with_sink(run, multi, create_sent);
 }
 
 /* ---- cas ---- */
@@ -191,13 +204,15 @@ static void cas_sent(struct zk_call *call)
 void zk_cas(struct zk_run *run)
 {
     struct store_op *op = run->op;
+    if (!zk_sink_ready(run, zk_cas))
+        return;
     if (run->index == ZK_INDEX_NONE && run->n_tries == 0)
         run->index = store_state_unfinished(op->state) ? ZK_INDEX_CHECK : ZK_INDEX_DELETE;
     struct zk_multi *multi = multi_new(run);
     zk_multi_set(multi, zk_path_txn(run->zk, op->xid), op->text, op->text_bytes,
                  version_of(op->version));
     multi_add_index(run, multi, op->owner);
-    multi_send(run, multi, cas_sent);
+    multi_send_with_sink(run, multi, cas_sent);
 }
 
 /* ---- add_write ----
@@ -234,6 +249,8 @@ static struct zk_multi *write_multi(struct zk_run *run)
 static void write_send_head(struct zk_run *run)
 {
     struct store_op *op = run->op;
+    if (!zk_sink_ready(run, write_send_head))
+        return;
     char name[64], pieces[128];
     snprintf(name, sizeof name, "w-%0*" PRIu64, ZK_SEQ_PADDING, op->seq);
     const char *data = op->text;
@@ -246,7 +263,7 @@ static void write_send_head(struct zk_run *run)
     }
     struct zk_multi *multi = write_multi(run);
     zk_multi_create(multi, zk_path_child(run->zk, op->xid, name), data, data_bytes, ZOO_PERSISTENT);
-    multi_send(run, multi, write_head_sent);
+    multi_send_with_sink(run, multi, write_head_sent);
 }
 
 static void write_piece_sent(struct zk_call *call)
@@ -405,4 +422,18 @@ void zk_remove(struct zk_run *run)
     char *path = zk_path_txn(run->zk, run->op->xid);
     zk_call_get(call, path);
     free(path);
+}
+
+/* ---- sink_raise ---- */
+
+static void sink_raise_sent(struct zk_call *call)
+{
+    if (!multi_ended(call->run, call))
+        zk_run_finish(call->run, call->rc == ZOK ? 0 : CHXA_E_STORE_UNAVAILABLE);
+}
+
+void zk_sink_raise(struct zk_run *run)
+{
+    if (zk_sink_ready(run, zk_sink_raise))
+        multi_send_with_sink(run, multi_new(run), sink_raise_sent);
 }

@@ -262,7 +262,7 @@ static inline int lab_create(struct lab *lab, struct lab_node *node,
 static inline int lab_cas(struct lab *lab, struct lab_node *node, struct chxa_record *record)
 {
     struct lab_answer answer = {0};
-    store_cas(node->store, record, lab_answered, &answer);
+    store_cas(node->store, record, NULL, lab_answered, &answer);
     int code = lab_finish(lab, &answer);
     if (code == 0) {
         ck_assert_int_gt(answer.version, record->version);
@@ -276,7 +276,7 @@ static inline int lab_add_write(struct lab *lab, struct lab_node *node, const ch
                                 int64_t version, const struct chxa_write *write)
 {
     struct lab_answer answer = {0};
-    store_add_write(node->store, xid, version, write, lab_answered, &answer);
+    store_add_write(node->store, xid, version, NULL, write, lab_answered, &answer);
     int code = lab_finish(lab, &answer);
     if (code == 0)
         ck_assert_int_eq(answer.version, version);

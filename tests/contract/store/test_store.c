@@ -265,7 +265,7 @@ START_TEST(many_writes_come_back_in_order)
     struct many many = {0};
     for (unsigned i = N; i > 0; i--) {
         struct chxa_write write = lab_write(i, 1);
-        store_add_write(node->store, "many", 0, &write, many_done, &many);
+        store_add_write(node->store, "many", 0, NULL, &write, many_done, &many);
         chxa_write_clear(&write);
     }
     lab_wait_count(&lab, &many.n_done, N);
@@ -359,7 +359,7 @@ START_TEST(two_nodes_replace_one_version)
         for (int k = 0; k < 2; k++) {
             int n = (k + round) % 2;
             lab_record_set(&record, CHXA_INITIALIZED, n ? "op-two" : "op-one");
-            store_cas(nodes[n]->store, &record, lab_answered, &answers[n]);
+            store_cas(nodes[n]->store, &record, NULL, lab_answered, &answers[n]);
         }
         lab_finish(&lab, &answers[0]);
         lab_wait(&lab, &answers[1].done);
@@ -648,22 +648,23 @@ START_TEST(settle_recognises_its_own)
     ck_assert_str_eq(answer.record.op_id, record.op_id);
     lab_answer_clear(&answer);
     for (int i = 0; i < 2; i++) {
-        store_settle_add_write(node->store, "x", 0, &write, deadline_ms, lab_answered, &answer);
+        store_settle_add_write(node->store, "x", 0, NULL, &write, deadline_ms, lab_answered,
+                               &answer);
         ck_assert_int_eq(lab_finish(&lab, &answer), 0);
         memset(&answer, 0, sizeof answer);
     }
-    store_settle_add_write(node->store, "x", 0, &second, deadline_ms, lab_answered, &answer);
+    store_settle_add_write(node->store, "x", 0, NULL, &second, deadline_ms, lab_answered, &answer);
     ck_assert_int_eq(lab_finish(&lab, &answer), CHXA_E_STORE_CONFLICT);
     lab_record_set(&record, CHXA_PREPARED, "op-p");
     for (int i = 0; i < 2; i++) {
         memset(&answer, 0, sizeof answer);
-        store_settle_cas(node->store, &record, deadline_ms, lab_answered, &answer);
+        store_settle_cas(node->store, &record, NULL, deadline_ms, lab_answered, &answer);
         ck_assert_int_eq(lab_finish(&lab, &answer), 0);
         ck_assert_int_eq(answer.version, 1);
     }
     memset(&answer, 0, sizeof answer);
     mem_replace(&record.op_id, "op-q");
-    store_settle_cas(node->store, &record, deadline_ms, lab_answered, &answer);
+    store_settle_cas(node->store, &record, NULL, deadline_ms, lab_answered, &answer);
     ck_assert_int_eq(lab_finish(&lab, &answer), CHXA_E_STORE_CONFLICT);
     memset(&answer, 0, sizeof answer);
     store_settle_remove(node->store, "x", 0, deadline_ms, lab_answered, &answer);

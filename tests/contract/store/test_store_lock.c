@@ -93,8 +93,8 @@ START_TEST(stale_holder_changes_nothing)
     /* All of them at once, before the first answer tells the store that it was replaced. */
     struct lab_answer answers[4] = {0};
     store_create(stale->store, &created, lab_answered, &answers[0]);
-    store_cas(stale->store, &record, lab_answered, &answers[1]);
-    store_add_write(stale->store, "x", 0, &write, lab_answered, &answers[2]);
+    store_cas(stale->store, &record, NULL, lab_answered, &answers[1]);
+    store_add_write(stale->store, "x", 0, NULL, &write, lab_answered, &answers[2]);
     store_remove(stale->store, "x", 0, lab_answered, &answers[3]);
     ck_assert(!answers[0].done);
     unsigned n_conflicts = 0;

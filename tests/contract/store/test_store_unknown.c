@@ -49,17 +49,18 @@ static void start(struct scene *scene, enum change change, uint64_t settle_ms)
     if (settle_ms == 0 && change == CREATE)
         store_create(store, &scene->record, lab_answered, answer);
     else if (settle_ms == 0 && change == CAS)
-        store_cas(store, &scene->record, lab_answered, answer);
+        store_cas(store, &scene->record, NULL, lab_answered, answer);
     else if (settle_ms == 0 && change == ADD_WRITE)
-        store_add_write(store, "x", 0, &scene->write, lab_answered, answer);
+        store_add_write(store, "x", 0, NULL, &scene->write, lab_answered, answer);
     else if (settle_ms == 0)
         store_remove(store, "x", 0, lab_answered, answer);
     else if (change == CREATE)
         store_settle_create(store, &scene->record, deadline_ms, lab_answered, answer);
     else if (change == CAS)
-        store_settle_cas(store, &scene->record, deadline_ms, lab_answered, answer);
+        store_settle_cas(store, &scene->record, NULL, deadline_ms, lab_answered, answer);
     else if (change == ADD_WRITE)
-        store_settle_add_write(store, "x", 0, &scene->write, deadline_ms, lab_answered, answer);
+        store_settle_add_write(store, "x", 0, NULL, &scene->write, deadline_ms, lab_answered,
+                               answer);
     else
         store_settle_remove(store, "x", 0, deadline_ms, lab_answered, answer);
 }

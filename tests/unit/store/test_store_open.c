@@ -114,9 +114,12 @@ START_TEST(foreign_files_are_refused)
     char *uri = mem_printf("sqlite:%s", path);
     ck_assert_int_eq(open_code(uri, "other-cluster", "n1", why), CHXA_E_STORE_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(why, "cluster"));
-    sql(path, "PRAGMA user_version = 2");
+    sql(path, "PRAGMA user_version = 3");
     ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
-    ck_assert_ptr_nonnull(strstr(why, "schema version 2"));
+    ck_assert_ptr_nonnull(strstr(why, "schema version 3"));
+    sql(path, "PRAGMA user_version = 0");
+    ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(why, "no schema version"));
     free(uri);
     free(path);
 
@@ -139,6 +142,47 @@ START_TEST(foreign_files_are_refused)
     ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/folder.db"));
     free(uri);
+}
+END_TEST
+
+static void sink_got(void *arg, const struct store_sink_result *result)
+{
+    ck_assert_int_eq(result->code, 0);
+    ck_assert_uint_eq(result->sink->epoch, 3);
+    ck_assert_str_eq(result->sink->checkpoint.xid, "before");
+    *(bool *)arg = true;
+}
+
+/* A file of schema version 1, with a prepared transaction of a sink in it. */
+START_TEST(an_older_file_is_brought_up_to_date)
+{
+    char *path = made_file("older.db");
+    struct lab lab;
+    lab_open(&lab, LAB_SQLITE, NULL);
+    char *uri = mem_printf("sqlite:%s", path), *cluster = mem_strdup(lab.config.cluster);
+    char *set = mem_printf("UPDATE meta SET value = '%s' WHERE name = 'cluster'", cluster);
+    sql(path, set);
+    lab.config.uri = uri;
+    struct chxa_record record = lab_record("before", "n1");
+    record.state = CHXA_PREPARED;
+    ck_assert_int_eq(lab_create(&lab, lab_node(&lab, "n1"), &record), 0);
+    lab_stop(&lab, &lab.nodes[0]);
+    sql(path, "DROP TABLE sinks; PRAGMA user_version = 1");
+
+    struct lab_node *node = lab_node(&lab, "n1");
+    record.sink = mem_strdup("job");
+    record.sink_epoch = 3;
+    lab_record_set(&record, CHXA_COMMITTED, "op");
+    ck_assert_int_eq(lab_cas(&lab, node, &record), 0);
+    bool done = false;
+    store_sink_get(node->store, "job", sink_got, &done);
+    lab_wait(&lab, &done);
+    chxa_record_clear(&record);
+    lab_close(&lab);
+    free(uri);
+    free(set);
+    free(cluster);
+    free(path);
 }
 END_TEST
 
@@ -230,6 +274,7 @@ int main(void)
     tcase_add_test(tests, bad_configs_are_refused);
     tcase_add_test(tests, zookeeper_uris_are_read);
     tcase_add_test(tests, foreign_files_are_refused);
+    tcase_add_test(tests, an_older_file_is_brought_up_to_date);
     tcase_add_test(tests, broken_records_are_told);
     tcase_add_test(tests, full_disk_is_told_and_survived);
     suite_add_tcase(suite, tests);

@@ -111,10 +111,10 @@ static void start(struct store *store, enum change change, uint64_t deadline_ms,
         store_settle_create(store, &record, deadline_ms, settled, outcome);
         break;
     case CAS:
-        store_settle_cas(store, &record, deadline_ms, settled, outcome);
+        store_settle_cas(store, &record, NULL, deadline_ms, settled, outcome);
         break;
     case ADD_WRITE:
-        store_settle_add_write(store, "x", V, &write, deadline_ms, settled, outcome);
+        store_settle_add_write(store, "x", V, NULL, &write, deadline_ms, settled, outcome);
         break;
     default:
         store_settle_remove(store, "x", V, deadline_ms, settled, outcome);
@@ -166,6 +166,11 @@ static struct outcome play(enum change change, const struct answer *answers, siz
         CHXA_E_INVALID_RECORD, NULL, 0, NULL                                                       \
     }
 
+#define FENCED                                                                                     \
+    {                                                                                              \
+        CHXA_E_FENCED, NULL, 0, NULL                                                               \
+    }
+
 static const struct {
     enum change change;
     size_t n_answers;
@@ -183,6 +188,13 @@ static const struct {
     {REMOVE, 1, {CONFLICT}, CHXA_E_STORE_CONFLICT, 0, false},
     {REMOVE, 1, {GONE}, CHXA_E_TXN_NOT_FOUND, 0, false},
     {CAS, 1, {BROKEN}, CHXA_E_INVALID_RECORD, 0, false},
+    {CREATE, 1, {FENCED}, CHXA_E_FENCED, 0, false},
+    {CAS, 1, {FENCED}, CHXA_E_FENCED, 0, false},
+    {ADD_WRITE, 1, {FENCED}, CHXA_E_FENCED, 0, false},
+    /* Fenced behind a lost answer: not there when read back, so known. */
+    {CREATE, 3, {LOST, GONE, FENCED}, CHXA_E_FENCED, 0, false},
+    {CAS, 3, {LOST, {0, "before", V, NULL}, FENCED}, CHXA_E_FENCED, 0, false},
+    {ADD_WRITE, 3, {LOST, {0, "r", V, NULL}, FENCED}, CHXA_E_FENCED, 0, false},
     /* The store is away for a moment. */
     {CAS, 3, {AWAY, AWAY, {0, NULL, V + 1, NULL}}, 0, V + 1, false},
     /* create: exists. */
