@@ -7,8 +7,10 @@
 #include "base/mem.h"
 #include "ch/part_files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #define IDENTITY_BYTES_MAX 256u
+#define BOOT_ID_BYTES      36u /* a UUID as text */
 
 static int failed(struct error *error, const char *path)
 {
@@ -37,39 +40,77 @@ static bool holds_transactions(const char *root)
     return code != 0 || n != 0;
 }
 
-/* The file is open and locked: is it ours, or free to take? It holds "<identity> <epoch>". */
-static int claim(int fd, const char *root, const char *path, const char *identity, uint64_t epoch,
-                 bool *ret_store_behind, struct error *error)
+/* The file's one line: "<cluster>/<node> <epoch> <boot id>". */
+struct owner_line {
+    char identity[IDENTITY_BYTES_MAX];
+    uint64_t epoch;
+    char boot_id[BOOT_ID_BYTES + 1];
+};
+
+/* "" where the kernel does not say: then no restart is ever noticed. */
+static void read_boot_id(char ret_id[BOOT_ID_BYTES + 1])
 {
-    char there[IDENTITY_BYTES_MAX] = "";
-    ssize_t len = pread(fd, there, sizeof there - 1, 0);
+    ret_id[0] = '\0';
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t len = read(fd, ret_id, BOOT_ID_BYTES);
+    ret_id[len > 0 ? len : 0] = '\0';
+    close(fd);
+}
+
+static int read_line(int fd, struct owner_line *ret_line)
+{
+    char text[IDENTITY_BYTES_MAX + 64] = "";
+    ssize_t len = pread(fd, text, sizeof text - 1, 0);
     if (len < 0)
+        return -1;
+    struct owner_line line = {.epoch = 0};
+    unsigned long long epoch = 0;
+    if (sscanf(text, "%255s %llu %36s", line.identity, &epoch, line.boot_id) >= 1)
+        line.epoch = epoch;
+    *ret_line = line;
+    return 0;
+}
+
+static bool write_line(int fd, const struct owner_line *line)
+{
+    char *text =
+        mem_printf("%s %llu %s\n", line->identity, (unsigned long long)line->epoch, line->boot_id);
+    size_t want = strlen(text);
+    bool ok = ftruncate(fd, 0) == 0 && pwrite(fd, text, want, 0) == (ssize_t)want && fsync(fd) == 0;
+    free(text);
+    return ok;
+}
+
+/* The file is open and locked: is it ours, or free to take? */
+static int claim(int fd, const char *root, const char *path, const char *identity, uint64_t epoch,
+                 struct held_history *ret_history, struct error *error)
+{
+    struct owner_line before, now = {.epoch = epoch};
+    if (read_line(fd, &before) != 0)
         return failed(error, path);
-    there[strcspn(there, "\n")] = '\0';
-    char *space = strchr(there, ' ');
-    uint64_t noted = space ? strtoull(space + 1, NULL, 10) : 0;
-    if (space)
-        *space = '\0';
-    bool ours = strcmp(there, identity) == 0;
-    if (!ours && there[0] != '\0' && holds_transactions(root))
+    bool ours = strcmp(before.identity, identity) == 0;
+    if (!ours && before.identity[0] != '\0' && holds_transactions(root))
         return error_set(
             error, CHXA_E_NOT_READY,
             "%s/chxa holds transactions of node %s, this is %s: set node and cluster to that, or "
             "end them there and remove %s",
-            root, there, identity, path);
-    char *line = mem_printf("%s %llu\n", identity, (unsigned long long)epoch);
-    size_t want = strlen(line);
-    bool ok = ftruncate(fd, 0) == 0 && pwrite(fd, line, want, 0) == (ssize_t)want && fsync(fd) == 0;
-    free(line);
-    if (!ok)
+            root, before.identity, identity, path);
+    assert(strlen(identity) < sizeof now.identity);
+    memcpy(now.identity, identity, strlen(identity) + 1);
+    read_boot_id(now.boot_id);
+    if (!write_line(fd, &now))
         return failed(error, path);
-    if (ours && noted >= epoch)
-        *ret_store_behind = true;
+    if (ours && before.epoch >= epoch)
+        ret_history->store_behind = true;
+    if (ours && before.boot_id[0] && strcmp(before.boot_id, now.boot_id) != 0)
+        ret_history->rebooted = true;
     return 0;
 }
 
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
-              bool *ret_store_behind, struct error *error)
+              struct held_history *ret_history, struct error *error)
 {
     char *folder = mem_printf("%s/chxa", root);
     char *path = mem_printf("%s/owner", folder);
@@ -85,7 +126,7 @@ int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_f
         code = error_set(error, CHXA_E_NOT_READY,
                          "%s is locked: another chxad already serves this ClickHouse", path);
     } else {
-        code = claim(fd, root, path, identity, epoch, ret_store_behind, error);
+        code = claim(fd, root, path, identity, epoch, ret_history, error);
     }
 out:
     if (code == 0)

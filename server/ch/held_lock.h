@@ -14,16 +14,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What the owner file says of the time before. */
+struct held_history {
+    bool store_behind; /* the epoch noted before was not smaller than ours: the store has lost its
+                          history (wiped), or it is another one; then a folder without a record
+                          proves nothing */
+    bool rebooted; /* the machine has restarted since: what was not made durable (all that is not
+                      prepared) may be damaged without a trace */
+};
+
 /*
  * Creates <root>/chxa (mode 0700) if missing and locks it for `identity` ("cluster/node") until
- * *ret_fd is closed (or the process ends in any way). epoch: the one just taken from the store; it
- * is noted in the file. *ret_store_behind: the epoch noted before was not smaller, so the store has
- * lost its history (wiped), or it is another one; then a folder without a record proves nothing.
- * CHXA_E_NOT_READY: another process has it, or it belongs to another node and still holds
- * transactions; CHXA_E_IO_FAILED: the root cannot be written (not the same machine or user as
- * ClickHouse).
+ * *ret_fd is closed (or the process ends in any way). Notes epoch (the one just taken from the
+ * store) and the kernel's boot id in the file; sets in *ret_history what differs from the last time
+ * (and leaves alone what does not). CHXA_E_NOT_READY: another process has it, or it belongs to
+ * another node and still holds transactions; CHXA_E_IO_FAILED: the root cannot be written (not the
+ * same machine or user as ClickHouse).
  */
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
-              bool *ret_store_behind, struct error *error);
+              struct held_history *ret_history, struct error *error);
 
 #endif

@@ -175,9 +175,8 @@ static void lock_work(struct op *op)
     struct recover *recover = (struct recover *)op;
     struct coord *coord = op->coord;
     for (; coord->n_locks < coord->n_roots; coord->n_locks++) {
-        op->work_code =
-            held_lock(coord->roots[coord->n_locks], recover->identity, recover->epoch,
-                      &coord->locks[coord->n_locks], &coord->store_behind, &op->work_error);
+        op->work_code = held_lock(coord->roots[coord->n_locks], recover->identity, recover->epoch,
+                                  &coord->locks[coord->n_locks], &coord->history, &op->work_error);
         if (op->work_code)
             return;
     }
@@ -427,7 +426,7 @@ static void clean_work(struct op *op)
             continue;
         struct error error = {0};
         int code;
-        if (folder->set_aside && op->coord->store_behind)
+        if (folder->set_aside && op->coord->history.store_behind)
             code = held_set_aside(folder->root, folder->name, &error);
         else if (folder->only_empty)
             code = held_remove(folder->name + 2, &folder->root, 1, true, &error);
@@ -436,7 +435,7 @@ static void clean_work(struct op *op)
         if (code)
             log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
                       folder->root, folder->name, error_message(&error));
-        else if (folder->set_aside && op->coord->store_behind)
+        else if (folder->set_aside && op->coord->history.store_behind)
             log_error("hazard: held folder without a record set aside, for the store has lost its "
                       "history or is "
                       "another one",

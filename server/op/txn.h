@@ -9,6 +9,7 @@
 #ifndef CHXA_OP_TXN_H
 #define CHXA_OP_TXN_H
 
+#include "ch/held_lock.h"
 #include "op/coord.h"
 #include "op/step.h"
 
@@ -70,7 +71,7 @@ struct coord {
     size_t n_roots;
     int *locks; /* of the held area on each root, see ch/held_lock.h */
     size_t n_locks;
-    bool store_behind; /* see held_lock: the store may have lost records of what is held */
+    struct held_history history;
 
     void *by_xid; /* tsearch tree of struct txn */
     TAILQ_HEAD(, txn) txns;

@@ -42,11 +42,14 @@ static bool exists(const char *name)
     return there;
 }
 
+static struct held_history history; /* of the last lock() */
+
 static int lock(const char *identity, uint64_t epoch, int *ret_fd, bool *ret_behind)
 {
     struct error error = {0};
-    *ret_behind = false;
-    int code = held_lock(root, identity, epoch, ret_fd, ret_behind, &error);
+    history = (struct held_history){0};
+    int code = held_lock(root, identity, epoch, ret_fd, &history, &error);
+    *ret_behind = history.store_behind;
     error_clear(&error);
     return code;
 }
@@ -104,12 +107,32 @@ START_TEST(a_store_that_lost_its_epochs_is_noticed)
 }
 END_TEST
 
-START_TEST(a_root_that_is_not_there_is_an_error)
+START_TEST(a_restart_of_the_machine_is_noticed)
 {
     int fd;
     bool behind;
+    ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), 0);
+    ck_assert(!history.rebooted);
+    static const char other[] = "main/n1 1 00000000-0000-0000-0000-000000000000\n";
+    ck_assert_int_eq(pwrite(fd, other, sizeof other - 1, 0), sizeof other - 1);
+    close(fd);
+    ck_assert_int_eq(lock("main/n1", 2, &fd, &behind), 0);
+    ck_assert(history.rebooted && !behind);
+    close(fd);
+    ck_assert_int_eq(lock("main/n1", 3, &fd, &behind), 0);
+    ck_assert(!history.rebooted);
+    close(fd);
+    remove_file("chxa/owner");
+    remove_file("chxa");
+    rmdir(root);
+}
+END_TEST
+
+START_TEST(a_root_that_is_not_there_is_an_error)
+{
+    int fd;
     struct error error = {0};
-    ck_assert_int_eq(held_lock("/nonexistent", "main/n1", 1, &fd, &behind, &error),
+    ck_assert_int_eq(held_lock("/nonexistent", "main/n1", 1, &fd, &history, &error),
                      CHXA_E_IO_FAILED);
     ck_assert_ptr_nonnull(strstr(error_message(&error), "/nonexistent"));
     error_clear(&error);
@@ -151,6 +174,7 @@ int main(void)
     tcase_add_test(tests, one_process_at_a_time);
     tcase_add_test(tests, another_node_may_take_it_only_when_it_holds_nothing);
     tcase_add_test(tests, a_store_that_lost_its_epochs_is_noticed);
+    tcase_add_test(tests, a_restart_of_the_machine_is_noticed);
     tcase_add_test(tests, a_root_that_is_not_there_is_an_error);
     tcase_add_test(tests, set_aside_keeps_what_it_moves);
     suite_add_tcase(suite, tests);
