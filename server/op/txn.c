@@ -386,6 +386,16 @@ static void answer_waiters(struct txn *txn)
     }
 }
 
+static void answer_overdue(struct txn *txn)
+{
+    struct waiter *waiter, *next;
+    for (waiter = TAILQ_FIRST(&txn->waiters); waiter; waiter = next) {
+        next = TAILQ_NEXT(waiter, link);
+        if (waiter->overdue && txn->record.state != CHXA_UNKNOWN)
+            waiter_answer_record(waiter, false, true);
+    }
+}
+
 static void fail_waiters(struct txn *txn)
 {
     struct waiter *waiter;
@@ -424,6 +434,7 @@ static void pump_one(struct txn *txn)
     }
     resume_decided(txn);
     answer_waiters(txn);
+    answer_overdue(txn);
     txn_drop_if_idle(txn);
 }
 
@@ -441,12 +452,15 @@ static void pump_fired(uv_timer_t *timer)
     }
 }
 
-/* wait_ms is over. */
+/* wait_ms is over. It is the operation that is not waited for: reading the record has a deadline of
+ * its own, and without the record there is nothing true to say. */
 static void waiter_timed_out(uv_timer_t *timer)
 {
     struct waiter *waiter = timer->data;
     struct txn *txn = waiter->txn;
-    if (txn->loaded && txn->record.state != CHXA_UNKNOWN)
+    if (txn->loading || !txn->loaded)
+        waiter->overdue = true;
+    else if (txn->record.state != CHXA_UNKNOWN)
         waiter_answer_record(waiter, false, true);
     else
         waiter_answer_error(waiter, CHXA_E_STORE_UNAVAILABLE,
