@@ -96,8 +96,10 @@ static void store_closed(void *arg)
 static void part_stopped(void *arg)
 {
     struct daemon *daemon = arg;
-    if (--daemon->stopping_parts == 0)
-        store_close(daemon->store, store_closed, daemon);
+    if (--daemon->stopping_parts > 0)
+        return;
+    coord_halt(daemon->coord);
+    store_close(daemon->store, store_closed, daemon);
 }
 
 static void signalled(uv_signal_t *handle, int number)
@@ -246,7 +248,6 @@ int main(int argc, char *argv[])
     if (uv_loop_init(&daemon.loop) != 0)
         return 1;
     catch_signals(&daemon);
-    metrics_set(METRIC_build_info, 1, CHXA_VERSION, NULL);
 
     /* Nothing calls back before the loop runs, so the API may be given its coordinator after the
      * socket is bound (its URL is part of the coordinator's configuration). */

@@ -65,7 +65,7 @@ static void begin_recorded(void *arg, const struct store_result *result)
         txn_take_record(txn, result->record);
         struct waiter *waiter;
         TAILQ_FOREACH(waiter, &txn->waiters, link)
-        waiter->started = false;
+        waiter->started = waiter->started && waiter->read_only;
         op_next(op);
     } else {
         if (result->code == CHXA_E_STORE_UNKNOWN)

@@ -232,6 +232,12 @@ void coord_stop(struct coord *coord, uint64_t deadline_ms, void (*on_stopped)(vo
     uv_timer_start(&coord->stop_timer, stop_check, 0, 10);
 }
 
+void coord_halt(struct coord *coord)
+{
+    assert(coord->stopping && coord->pool == NULL);
+    coord->halted = true;
+}
+
 /* ---- for the operations ---- */
 
 char *coord_op_id(struct coord *coord)
@@ -487,15 +493,22 @@ void txn_add_write(struct txn *txn, struct chxa_write *write)
     *write = (struct chxa_write){0};
 }
 
-/* After the store and the client are closed: nothing calls back any more. */
 void coord_free(struct coord *coord)
 {
     if (coord == NULL)
         return;
     metrics_collect_remove(collect_metrics, coord);
-    struct txn *txn;
-    while ((txn = TAILQ_FIRST(&coord->txns)) != NULL)
-        txn_free(txn);
+    struct txn *txn, *next;
+    bool all_ended = coord->recovery == NULL;
+    for (txn = TAILQ_FIRST(&coord->txns); txn; txn = next) {
+        next = TAILQ_NEXT(txn, link);
+        if (txn->op || txn->writes_in_flight)
+            all_ended = false;
+        else
+            txn_free(txn);
+    }
+    if (!all_ended)
+        return;
     for (size_t i = 0; i < coord->n_locks; i++)
         close(coord->locks[i]);
     for (size_t i = 0; i < coord->n_roots; i++)

@@ -56,6 +56,11 @@ void coord_store_event(void *coord, enum store_event event, const char *detail);
  * dropped. */
 void coord_stop(struct coord *coord, uint64_t deadline_ms, void (*on_stopped)(void *arg),
                 void *arg);
+/* After on_stopped, right before the store is closed: nothing new is started any more, so that
+ * neither the store nor the client is asked after its end. */
+void coord_halt(struct coord *coord);
+/* After the store and the client are closed, and the loop has stopped. What a worker thread may
+ * still look at stays, for the process to end with. */
 void coord_free(struct coord *coord);
 
 /* NULL when requests are served; else a sentence on what is missing (store, ClickHouse, recovery).

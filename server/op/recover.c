@@ -212,7 +212,10 @@ static void pool_started(void *arg, int code, struct error *error)
 
 static void recover_pool(struct op *op)
 {
-    scratch_pool_start(op->coord->pool, &op->coord->caps, pool_started, op);
+    if (op->coord->stopping) /* the pool is closing */
+        op_fail(op, CHXA_E_CANCELLED, "stopping");
+    else
+        scratch_pool_start(op->coord->pool, &op->coord->caps, pool_started, op);
 }
 
 /* ---- list, load ---- */
@@ -325,12 +328,12 @@ static void folders_work(struct op *op)
     }
 }
 
-static bool names_open_transaction(const struct coord *coord, const char *name)
+static bool names_open_transaction(struct coord *coord, const char *name)
 {
     const struct txn *txn;
     char open_name[HELD_DIR_BYTES_MAX + 1];
     if (strchr(name, '~') == NULL && strncmp(name, "t-", 2) == 0) {
-        txn = txn_find((struct coord *)(uintptr_t)coord, name + 2);
+        txn = txn_find(coord, name + 2);
         return txn && (txn_is_open(txn) || !txn->loaded);
     }
     TAILQ_FOREACH(txn, &coord->txns, link)
@@ -477,7 +480,7 @@ static void recover_finished(struct op *op, int code)
     struct recover *recover = (struct recover *)op;
     struct coord *coord = op->coord;
     coord->recovery = NULL;
-    if (code)
+    if (code || coord->stopping)
         return;
     log_info("recovered", "unfinished=%zu ms=%llu", recover->n_xids,
              (unsigned long long)((clock_monotonic_us() - op->started_us) / 1000));

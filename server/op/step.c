@@ -80,6 +80,8 @@ static void end_now(struct op *op, int code)
 static void run_steps(struct op *op)
 {
     assert(!op->in_run && !op->over);
+    if (op->coord->halted)
+        return;
     op->in_run = true;
     do {
         op->moved = false;

@@ -310,8 +310,6 @@ static void forgotten(void *arg, const struct store_result *result)
 static void answer_forget(struct waiter *waiter)
 {
     struct txn *txn = waiter->txn;
-    if (waiter->started)
-        return; /* being removed */
     if (chxa_state_kind(txn->record.state) != CHXA_KIND_FINAL) {
         waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
                             "only a finished transaction can be forgotten: %s is %s", txn_xid(txn),
@@ -324,9 +322,17 @@ static void answer_forget(struct waiter *waiter)
                         waiter);
 }
 
+/* The store has its removal: `forgotten`, and nobody else, will answer it. */
+static bool is_being_forgotten(const struct waiter *waiter)
+{
+    return waiter->forget && waiter->started;
+}
+
 static void answer_read(struct waiter *waiter)
 {
     struct txn *txn = waiter->txn;
+    if (is_being_forgotten(waiter))
+        return;
     if (txn->record.state == CHXA_UNKNOWN)
         waiter_answer_error(waiter, CHXA_E_TXN_NOT_FOUND, "transaction %s does not exist",
                             txn_xid(txn));
@@ -398,9 +404,13 @@ static void answer_overdue(struct txn *txn)
 
 static void fail_waiters(struct txn *txn)
 {
-    struct waiter *waiter;
-    while ((waiter = TAILQ_FIRST(&txn->waiters)) != NULL)
-        waiter_answer_error(waiter, txn->load_error.code, "%s", error_message(&txn->load_error));
+    struct waiter *waiter, *next;
+    for (waiter = TAILQ_FIRST(&txn->waiters); waiter; waiter = next) {
+        next = TAILQ_NEXT(waiter, link);
+        if (!is_being_forgotten(waiter))
+            waiter_answer_error(waiter, txn->load_error.code, "%s",
+                                error_message(&txn->load_error));
+    }
 }
 
 /* A decision whose record was in doubt, or that recovery found, is carried out whoever asks. */
@@ -441,6 +451,8 @@ static void pump_one(struct txn *txn)
 static void pump_fired(uv_timer_t *timer)
 {
     struct coord *coord = timer->data;
+    if (coord->halted)
+        return;
     TAILQ_HEAD(, txn) now;
     TAILQ_INIT(&now);
     TAILQ_CONCAT(&now, &coord->pumps, pump_link);

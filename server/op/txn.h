@@ -86,6 +86,7 @@ struct coord {
     uint64_t random_id; /* of this process, in operation ids */
 
     bool store_ready, recovered, stopping;
+    bool halted; /* the store and the client are going: no step runs, no waiter is looked at */
     struct op *recovery; /* running, or NULL */
     char *not_ready;
     void (*on_ready)(void *arg);

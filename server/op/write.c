@@ -35,12 +35,11 @@ struct coord_write {
     void (*flow)(void *arg, bool want);
     /* what the client asked for */
     char *xid, *query, *write_id, *client_database, *content_encoding;
-    bool skip_views, own_write_id;
+    bool skip_views;
     struct ch_param *settings;
     size_t n_settings;
     struct insert_head head;
     /* progress */
-    bool in_flight;
     struct error abort; /* code: the body will not come, or the transaction is being rolled back */
     struct txn_target *target;
     struct scratch *scratch;
@@ -51,7 +50,6 @@ struct coord_write {
     struct hash *hash;
     struct chxa_write write; /* what will be recorded */
     bool replaying;          /* the write_id is known: only compare */
-    bool linked;             /* held parts exist that no record names yet */
 };
 
 static void write_admit(struct op *op);
@@ -90,7 +88,6 @@ struct coord_write *coord_write_start(struct coord *coord, const struct coord_wr
     write->flow = params->flow;
     write->xid = mem_strdup(params->xid);
     write->query = mem_strdup(params->query);
-    write->own_write_id = params->write_id == NULL;
     write->write_id = params->write_id ? mem_strdup(params->write_id) : coord_op_id(coord);
     write->client_database = mem_strdup(params->database);
     write->content_encoding = mem_strdup(params->content_encoding);
@@ -128,7 +125,11 @@ void coord_write_data(struct coord_write *write, const void *data, size_t len)
         hold_back(write, true);
 }
 
-static void compared(struct coord_write *write);
+/* A replayed body is over: the step "compare" goes on, on a later turn. */
+static void body_over(struct coord_write *write)
+{
+    op_retry(&write->op, NULL, 0);
+}
 
 void coord_write_end(struct coord_write *write)
 {
@@ -136,7 +137,7 @@ void coord_write_end(struct coord_write *write)
         return;
     write->body_ended = true;
     if (write->replaying)
-        compared(write);
+        body_over(write);
     else if (write->upload)
         ch_upload_end(write->upload);
 }
@@ -149,7 +150,7 @@ static void abort_because(struct coord_write *write, int code, const char *why)
     if (write->upload)
         ch_request_cancel(write->upload);
     else if (write->replaying)
-        compared(write);
+        body_over(write);
 }
 
 void coord_write_abort(struct coord_write *write, int code)
@@ -202,7 +203,9 @@ static void admit(struct coord_write *write, struct txn *txn)
     struct op *op = &write->op;
     struct coord *coord = op->coord;
     struct txn_cell cell = txn_next(txn->record.state, TXN_WRITE);
-    if (!txn_is_ours(txn) && chxa_state_kind(txn->record.state) != CHXA_KIND_FINAL) {
+    if (coord->stopping) {
+        op_fail(op, CHXA_E_NOT_READY, "the node is stopping");
+    } else if (!txn_is_ours(txn) && chxa_state_kind(txn->record.state) != CHXA_KIND_FINAL) {
         op_fail(op, CHXA_E_NOT_OWNER, "transaction %s is owned by node %s at %s: write there",
                 write->xid, txn->record.owner, txn->record.owner_url);
     } else if (cell.verdict != TXN_GO) {
@@ -226,7 +229,6 @@ static void admit(struct coord_write *write, struct txn *txn)
                 txn->record.n_writes);
     } else {
         op->txn = txn;
-        write->in_flight = true;
         txn->writes_in_flight++;
         txn->touched_ms = clock_monotonic_ms();
         TAILQ_INSERT_TAIL(&txn->writes, write, link);
@@ -266,11 +268,9 @@ static void write_admit(struct op *op)
 
 /* ---- compare ---- */
 
-static void compared(struct coord_write *write)
+static void compare_body(struct coord_write *write)
 {
     struct op *op = &write->op;
-    if (gave_up(write))
-        return;
     char body_hash[HASH_HEX_BYTES + 1];
     hash_final(write->hash, body_hash);
     write->hash = NULL;
@@ -288,6 +288,10 @@ static void write_compare(struct op *op)
     struct coord_write *write = (struct coord_write *)op;
     if (gave_up(write))
         return;
+    if (write->replaying) {
+        compare_body(write);
+        return;
+    }
     hash_of(write->query, strlen(write->query), write->write.query_hash);
     const struct chxa_write *known = find_write(op->txn, write->write_id);
     if (known == NULL) {
@@ -541,13 +545,11 @@ static void link_work(struct op *op)
 
 static void write_linked(struct op *op)
 {
-    struct coord_write *write = (struct coord_write *)op;
     if (op->work_code) {
         error_move(&op->error, &op->work_error);
         op_end(op, op->work_code);
         return;
     }
-    write->linked = true;
     op_next(op);
 }
 

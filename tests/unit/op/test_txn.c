@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The waiters of a transaction, over a scripted store that answers when the test says so: each
+ * request is answered once, whatever order the answers come in.
+ */
+#include "base/mem.h"
+#include "op/coord.h"
+#include "store/store_impl.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+#define HELD_MAX 8
+
+struct script {
+    struct store base;
+    struct store_op *held[HELD_MAX]; /* requests that wait for the test's answer, oldest first */
+    size_t n_held;
+};
+
+static uv_loop_t loop;
+static struct script script;
+static struct ch_client *client;
+static struct coord *coord;
+static bool closed;
+
+static void script_start(struct store *base, struct store_op *op)
+{
+    (void)base;
+    ck_assert(script.n_held < HELD_MAX);
+    script.held[script.n_held++] = op;
+}
+
+static void script_close(struct store *base)
+{
+    store_impl_closed(base);
+}
+
+static void script_destroy(struct store *base)
+{
+    store_base_clear(base);
+}
+
+static const struct store_impl script_impl = {"script", script_start, script_close, script_destroy};
+
+static void set_closed(void *arg)
+{
+    (void)arg;
+    closed = true;
+}
+
+static void run_until_closed(void)
+{
+    closed = false;
+    while (!closed)
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+/* Lets the loop turn until the store holds n requests. */
+static void run_until_held(size_t n)
+{
+    for (int turns = 0; script.n_held < n; turns++) {
+        ck_assert_msg(turns < 1000, "%zu requests reached the store, not %zu", script.n_held, n);
+        uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    ck_assert_uint_eq(script.n_held, n);
+}
+
+static void turn(void)
+{
+    for (int turns = 0; turns < 20; turns++)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+/* Answers the oldest request that waits, which must be of that kind. */
+static void answer(enum store_op_kind kind, int code)
+{
+    ck_assert(script.n_held > 0);
+    struct store_op *op = script.held[0];
+    ck_assert_int_eq(op->kind, kind);
+    for (size_t i = 1; i < script.n_held; i++)
+        script.held[i - 1] = script.held[i];
+    script.n_held--;
+    if (kind == STORE_OP_GET && code == 0) {
+        op->ret_has_record = true;
+        op->ret_record.xid = mem_strdup(op->xid);
+        op->ret_record.owner = mem_strdup("n1");
+        op->ret_record.owner_url = mem_strdup("http://n1");
+        op->ret_record.state = CHXA_COMMITTED;
+        op->ret_version = 3;
+    }
+    store_op_finish(op, code);
+}
+
+static void no_event(void *arg, enum store_event event, const char *detail)
+{
+    (void)arg, (void)event, (void)detail;
+}
+
+static void setup(void)
+{
+    uv_loop_init(&loop);
+    struct ch_client_config ch = {
+        .url = "http://127.0.0.1:9", /* never asked */
+        .connections_max = 1,
+        .queue_max = 1,
+        .answer_bytes_max = 65536,
+    };
+    struct error error = {0};
+    ck_assert_int_eq(ch_client_new(&loop, &ch, &client, &error), 0);
+    struct coord_config config = {
+        .cluster = "main",
+        .node = "n1",
+        .url = "http://n1",
+        .database = "chxa",
+        .store_timeout_ms = 10000,
+        .scratch_tables_max = 1,
+        .clickhouse_timeout_ms = 1000,
+    };
+    coord_new(&loop, &config, client, &coord);
+    struct store_config store = {.cluster = "main", .node = "n1", .url = "http://n1"};
+    script = (struct script){0};
+    store_base_init(&script.base, &script_impl, &loop, &store, no_event, NULL);
+    script.base.ready = true;
+    coord_set_store(coord, &script.base);
+}
+
+static void teardown(void)
+{
+    ck_assert_uint_eq(script.n_held, 0);
+    coord_stop(coord, 0, set_closed, NULL);
+    run_until_closed();
+    coord_halt(coord);
+    store_close(&script.base, set_closed, NULL);
+    run_until_closed();
+    ch_client_close(client, set_closed, NULL);
+    run_until_closed();
+    coord_free(coord);
+}
+
+struct asked {
+    int answers, code;
+};
+
+static void answered(void *arg, const struct coord_reply *reply)
+{
+    struct asked *asked = arg;
+    asked->answers++;
+    asked->code = reply->code;
+}
+
+static void ck_answered(const struct asked *asked, int code)
+{
+    ck_assert_int_eq(asked->answers, 1);
+    ck_assert_int_eq(asked->code, code);
+}
+
+/* Two clients forget the same transaction; the second removal is answered after the record was read
+ * again and not found. */
+START_TEST(forgotten_twice)
+{
+    struct asked first = {0}, second = {0};
+    coord_forget(coord, "x", answered, &first);
+    coord_forget(coord, "x", answered, &second);
+    ck_assert_int_eq(first.answers, 0);
+    run_until_held(1);
+    answer(STORE_OP_GET, 0);
+    run_until_held(2);
+    answer(STORE_OP_REMOVE, 0);
+    run_until_held(2);
+    ck_answered(&first, 0);
+    struct store_op *removal = script.held[0];
+    script.held[0] = script.held[1];
+    script.held[1] = removal;
+    answer(STORE_OP_GET, CHXA_E_TXN_NOT_FOUND);
+    turn();
+    answer(STORE_OP_REMOVE, CHXA_E_TXN_NOT_FOUND);
+    turn();
+    ck_answered(&second, CHXA_E_TXN_NOT_FOUND);
+}
+END_TEST
+
+/* … or after reading it again has failed. */
+START_TEST(forgotten_twice_and_unreadable)
+{
+    struct asked first = {0}, second = {0};
+    coord_forget(coord, "x", answered, &first);
+    coord_forget(coord, "x", answered, &second);
+    run_until_held(1);
+    answer(STORE_OP_GET, 0);
+    run_until_held(2);
+    answer(STORE_OP_REMOVE, 0);
+    run_until_held(2);
+    struct store_op *removal = script.held[0];
+    script.held[0] = script.held[1];
+    script.held[1] = removal;
+    answer(STORE_OP_GET, CHXA_E_STORE_UNAVAILABLE);
+    turn();
+    answer(STORE_OP_REMOVE, CHXA_E_TXN_NOT_FOUND);
+    turn();
+    ck_answered(&first, 0);
+    ck_answered(&second, CHXA_E_TXN_NOT_FOUND);
+}
+END_TEST
+
+/* Every waiting reader hears of a store that cannot be read, once, and on a later turn. */
+START_TEST(unreadable)
+{
+    struct asked first = {0}, second = {0};
+    coord_get(coord, "x", answered, &first);
+    coord_get(coord, "x", answered, &second);
+    run_until_held(1);
+    answer(STORE_OP_GET, CHXA_E_STORE_UNKNOWN);
+    ck_assert_int_eq(first.answers, 0);
+    turn();
+    ck_answered(&first, CHXA_E_STORE_UNAVAILABLE);
+    ck_answered(&second, CHXA_E_STORE_UNAVAILABLE);
+}
+END_TEST
+
+/* What is not answered when the coordinator is halted is neither asked again nor answered. */
+START_TEST(halted)
+{
+    struct asked asked = {0};
+    coord_get(coord, "x", answered, &asked);
+    run_until_held(1);
+    coord_stop(coord, 0, set_closed, NULL);
+    run_until_closed();
+    coord_halt(coord);
+    answer(STORE_OP_GET, CHXA_E_STORE_UNAVAILABLE);
+    turn();
+    ck_assert_int_eq(asked.answers, 0);
+    ck_assert_uint_eq(script.n_held, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("txn");
+    TCase *t = tcase_create("waiters");
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, forgotten_twice);
+    tcase_add_test(t, forgotten_twice_and_unreadable);
+    tcase_add_test(t, unreadable);
+    suite_add_tcase(s, t);
+    TCase *stop = tcase_create("stop");
+    tcase_add_checked_fixture(stop, setup, NULL);
+    tcase_add_test(stop, halted);
+    suite_add_tcase(s, stop);
+    SRunner *runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
