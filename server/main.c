@@ -3,7 +3,7 @@
  * chxad: puts the parts together, in this order, and takes them apart in the opposite one.
  *
  *   configuration, loop, ClickHouse client, coordinator, HTTP (so that /healthz and /readyz
- * answer), store; then the coordinator recovers and "chxad ready on <address>" is printed.
+ *   answer), store; then the coordinator recovers and "chxad ready on <address>" is printed.
  *
  * SIGTERM and SIGINT: no new work, what runs may finish within stop_timeout_ms, what is left is
  * resumable. A second signal ends the process at once, which is safe too (kill -9 is).

@@ -416,8 +416,7 @@ static int curl_close_socket(void *arg, curl_socket_t socket)
     struct ch_client *client = arg;
     struct ch_request *request;
 
-    TAILQ_FOREACH(request, &client->running, link)
-    {
+    TAILQ_FOREACH (request, &client->running, link) {
         if (request->socket == socket && request->response.status == 0 && was_sent(request))
             break;
     }

@@ -108,19 +108,16 @@ static void create_failed(struct entry *entry, struct error *error, const char *
 static bool is_passing(int ch_code)
 {
     static const int codes[] = {
-        159,
-        /* timeout */ 164,
-        /* readonly */ 173, /* cannot allocate */
-        192,
-        193,
-        516,
-        /* authentication */ 202, /* too many queries */
-        209,
-        210,
-        /* sockets */ 241, /* memory limit */
-        243,
-        /* not enough space */ 394,
-        /* cancelled */ 497, /* access denied */
+        159,           /* timeout */
+        164,           /* readonly */
+        173,           /* cannot allocate */
+        192, 193, 516, /* authentication */
+        202,           /* too many queries */
+        209, 210,      /* sockets */
+        241,           /* memory limit */
+        243,           /* not enough space */
+        394,           /* cancelled */
+        497,           /* access denied */
     };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         if (codes[i] == ch_code)

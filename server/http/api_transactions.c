@@ -38,8 +38,7 @@ static bool read_begin(const struct api *api, json_t *body, struct begin_body *r
 {
     const char *key;
     json_t *value;
-    json_object_foreach(body, key, value)
-    {
+    json_object_foreach (body, key, value) {
         if (strcmp(key, "timeout_ms") == 0) {
             ret->params.timeout_ms = json_integer_value(value);
             if (!json_is_integer(value) || ret->params.timeout_ms < 1)

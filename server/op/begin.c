@@ -64,8 +64,8 @@ static void begin_recorded(void *arg, const struct store_result *result)
         /* The id exists: put the request to the state table again, with what exists. */
         txn_take_record(txn, result->record);
         struct waiter *waiter;
-        TAILQ_FOREACH(waiter, &txn->waiters, link)
-        waiter->started = waiter->started && waiter->read_only;
+        TAILQ_FOREACH (waiter, &txn->waiters, link)
+            waiter->started = waiter->started && waiter->read_only;
         op_next(op);
     } else {
         if (result->code == CHXA_E_STORE_UNKNOWN)

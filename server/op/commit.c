@@ -6,17 +6,19 @@
  * Invariants
  *   - Committing goes only forward. Nothing here has an edge to Aborting.
  *   - A part is attached at most once: before each ATTACH we know that no ALTER of ours runs, and
- * where every part is (core/part_plan.h). The directory's inode is the part's identity.
+ *     where every part is (core/part_plan.h). The directory's inode is the part's identity.
  *   - Committed is recorded only when every part was seen in its table, or left it by a merge after
- * its marker was set.
+ *     its marker was set.
  *
  * What recovery sees after a crash, by the step that was under way:
- *   decide          the transaction as it was, or Committing with all parts held: this table from
- * "quiet" mark, move      Committing; parts held, held with a marker, or in detached/ with one:
- * move what is left, attach attach          … and parts in the table, or in detached/attaching_N,
- * ignored_N: rename those back, attach sync, record    Committing with every part in its table (or
- * merged away, its marker tells): record clear           Committed with a folder of markers:
- * recover.c removes it
+ *   decide        the transaction as it was, or Committing with all parts held: this table from
+ *                 "target"
+ *   mark, move    Committing; parts held, held with a marker, or in detached/ with one: move what
+ *                 is left, attach
+ *   attach        … and parts in the table, or in detached/attaching_N, ignored_N: rename those
+ *                 back, attach
+ *   sync, record  Committing with every part in its table (or merged away, its marker tells): record
+ *   clear         Committed with a folder of markers: recover.c removes it
  */
 #include "op/txn.h"
 
@@ -72,10 +74,9 @@ static void commit_record(struct op *op);
 static void commit_clear(struct op *op);
 
 static const struct op_step commit_steps[] = {
-    {"decide", commit_decide}, /* record Committing: the decision */
-    {"target", commit_target}, /* the next table that has parts; none: on to "sync" */
-    {"quiet",
-     commit_quiet}, /* if unsure: wait until no ALTER of ours runs and the table is writable */
+    {"decide", commit_decide},   /* record Committing: the decision */
+    {"target", commit_target},   /* the next table that has parts; none: on to "sync" */
+    {"quiet", commit_quiet},     /* if unsure: until no ALTER of ours runs and it is writable */
     {"check", commit_check},     /* the table is there, its structure suits the parts */
     {"look", commit_look},       /* where each part is, hence what is left to do */
     {"mend", commit_mend},       /* rename attaching_N and ignored_N back to N in detached/ */

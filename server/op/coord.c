@@ -203,9 +203,9 @@ static void pool_closed(void *arg)
 static bool anything_runs(const struct coord *coord)
 {
     const struct txn *txn;
-    TAILQ_FOREACH(txn, &coord->txns, link)
-    if (txn->writes_in_flight || (txn->op && !op_sleeps(txn->op)))
-        return true;
+    TAILQ_FOREACH (txn, &coord->txns, link)
+        if (txn->writes_in_flight || (txn->op && !op_sleeps(txn->op)))
+            return true;
     return false;
 }
 
@@ -217,8 +217,8 @@ static void stop_check(uv_timer_t *timer)
         return;
     uv_timer_stop(timer);
     struct txn *txn;
-    TAILQ_FOREACH(txn, &coord->txns, link)
-    write_cancel_all(txn);
+    TAILQ_FOREACH (txn, &coord->txns, link)
+        write_cancel_all(txn);
     scratch_pool_close(coord->pool, 1000, pool_closed, coord);
 }
 
@@ -390,8 +390,7 @@ void coord_stats(struct coord *coord, struct coord_stats *ret_stats)
     *ret_stats = (struct coord_stats){0};
     int64_t now_ms = clock_wall_ms();
     const struct txn *txn;
-    TAILQ_FOREACH(txn, &coord->txns, link)
-    {
+    TAILQ_FOREACH (txn, &coord->txns, link) {
         if (!txn->loaded || !txn_is_ours(txn))
             continue;
         ret_stats->by_state[txn->record.state]++;

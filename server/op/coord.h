@@ -6,10 +6,10 @@
  *
  * Invariants
  *   - The store is the truth; memory is a copy that only this process changes while it holds the
- * node's lock.
- *   - One exclusive operation (begin, prepare, commit, rollback) per transaction at a time;
- * requests that come meanwhile wait in order and are then put to the state table again, which makes
- * them replays, joins or refusals.
+ *     node's lock.
+ *   - One exclusive operation (begin, prepare, commit, rollback) per transaction at a time; requests
+ *     that come meanwhile wait in order and are then put to the state table again, which makes them
+ *     replays, joins or refusals.
  *   - A client that goes away stops nothing that was decided.
  *
  * Threads: the loop's only. Every callback comes exactly once, on a later turn.

@@ -38,11 +38,9 @@ static void prepare_record(struct op *op);
 static const struct op_step prepare_steps[] = {
     {"drain", prepare_drain},   /* further writes are refused; wait, bounded, for those in flight */
     {"limits", prepare_limits}, /* number of parts in all and per partition */
-    {"check",
-     prepare_check}, /* per target: its structure is still the one the rows were staged under */
+    {"check", prepare_check},   /* per target: its structure still suits the staged rows */
     {"sync", prepare_sync}, /* per target: every held part is there, and durable; back to check */
-    {"record",
-     prepare_record}, /* record Prepared (not for a one-phase commit: its decision comes next) */
+    {"record", prepare_record}, /* record Prepared (a one-phase commit decides next instead) */
 };
 
 static void prepare_finished(struct op *op, int code);

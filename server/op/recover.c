@@ -336,8 +336,7 @@ static bool names_open_transaction(struct coord *coord, const char *name)
         txn = txn_find(coord, name + 2);
         return txn && (txn_is_open(txn) || !txn->loaded);
     }
-    TAILQ_FOREACH(txn, &coord->txns, link)
-    {
+    TAILQ_FOREACH (txn, &coord->txns, link) {
         held_dir_name(txn->record.xid, open_name);
         if (strcmp(open_name, name) == 0)
             return true;
@@ -470,8 +469,8 @@ static void recover_resume(struct op *op)
     struct coord *coord = op->coord;
     coord->recovered = true;
     struct txn *txn;
-    TAILQ_FOREACH(txn, &coord->txns, link)
-    txn_pump(txn);
+    TAILQ_FOREACH (txn, &coord->txns, link)
+        txn_pump(txn);
     op_next(op);
 }
 

@@ -5,7 +5,7 @@
  * Rules for a step:
  *   - one external effect; it looks before it acts, so that running it again is harmless;
  *   - it ends by calling exactly one of op_next, op_goto, op_retry or op_end, in the call or in a
- * later callback;
+ *     later callback;
  *   - what blocks goes through op_blocking to a worker thread.
  * The driver counts tries, times each step, traces it and visits its fault points:
  * "<operation>.<step>" × before (nothing done yet), sent (the step called op_sent: the effect is

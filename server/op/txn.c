@@ -140,8 +140,8 @@ void txn_take_record(struct txn *txn, struct chxa_record *record)
     if (now->n_writes && now->writes[now->n_writes - 1].seq > txn->last_seq)
         txn->last_seq = now->writes[now->n_writes - 1].seq;
     struct txn_target *target;
-    TAILQ_FOREACH(target, &txn->targets, link)
-    target->recorded = false;
+    TAILQ_FOREACH (target, &txn->targets, link)
+        target->recorded = false;
 }
 
 void txn_note(struct txn *txn, const char *format, ...)

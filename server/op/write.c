@@ -4,9 +4,9 @@
  * top to bottom.
  *
  * What recovery sees after a crash
- *   until "link":    rows in a scratch table only, which is dropped at start;
- *   link to record:  a held part that no record names: removed with the transaction's folder, or at
- * its end; after record:    the write, whole.
+ *   until "link"    rows in a scratch table only, which is dropped at start
+ *   link to record  a held part that no record names: removed with the transaction's folder
+ *   after record    the write, whole
  *
  * The client's body flows through: coord_write_data hands it to the upload, and `flow` holds the
  * client back while the upload's buffer is full. Whether the body was whole is for us to know:
@@ -163,8 +163,8 @@ void coord_write_abort(struct coord_write *write, int code)
 void write_cancel_all(struct txn *txn)
 {
     struct coord_write *write;
-    TAILQ_FOREACH(write, &txn->writes, link)
-    abort_because(write, CHXA_E_WRONG_STATE, "the transaction is being rolled back");
+    TAILQ_FOREACH (write, &txn->writes, link)
+        abort_because(write, CHXA_E_WRONG_STATE, "the transaction is being rolled back");
 }
 
 /* True (and the operation is over) when the body will not come. */
@@ -191,9 +191,9 @@ static const struct chxa_write *find_write(const struct txn *txn, const char *wr
 static bool write_id_in_flight(const struct txn *txn, const char *write_id)
 {
     const struct coord_write *other;
-    TAILQ_FOREACH(other, &txn->writes, link)
-    if (strcmp(other->write_id, write_id) == 0)
-        return true;
+    TAILQ_FOREACH (other, &txn->writes, link)
+        if (strcmp(other->write_id, write_id) == 0)
+            return true;
     return false;
 }
 
@@ -319,10 +319,10 @@ static void name_target(struct coord_write *write)
 static struct txn_target *find_target(struct txn *txn, const struct chxa_target *named)
 {
     struct txn_target *target;
-    TAILQ_FOREACH(target, &txn->targets, link)
-    if (strcmp(target->table.database, named->database) == 0 &&
-        strcmp(target->table.table, named->table) == 0)
-        return target;
+    TAILQ_FOREACH (target, &txn->targets, link)
+        if (strcmp(target->table.database, named->database) == 0 &&
+            strcmp(target->table.table, named->table) == 0)
+            return target;
     return NULL;
 }
 

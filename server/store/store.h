@@ -13,10 +13,12 @@
  *   CHXA_E_STORE_CONFLICT    known, not done: the id exists, or the version or our epoch has moved
  *   CHXA_E_TXN_NOT_FOUND     known, not done: no such record
  *   CHXA_E_FENCED            known, not done: the sink has a newer epoch. When a change fails for
- * two reasons, either may be told CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node
- * lock is not held, or the queue is full CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or
- * time-out between request and answer. Never means failed: read back (or use store_settle.h, which
- * does) CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or what was given not encoded
+ *                            two reasons, either may be told
+ *   CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node lock is not held, or the
+ *                            queue is full
+ *   CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or time-out between request and answer. Never
+ *                            means failed: read back (or use store_settle.h, which does)
+ *   CHXA_E_INVALID_RECORD    what is stored cannot be decoded, or what was given not encoded
  *   CHXA_E_INVALID_XID, CHXA_E_INVALID_REQUEST   known, not done: a bad id, owner or page token
  *
  * Fencing of nodes: every change also checks that the epoch this process took with the node's lock

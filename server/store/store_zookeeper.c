@@ -3,10 +3,10 @@
  * The ZooKeeper store's session, its node lock and epoch, and its end. See store_zookeeper.h for
  * the layout and the other files.
  *
- *   open a handle (thread) ──> connected ──> make folders ──> read epoch ──> lock and bump ──>
- * READY ^                        │ ^                            ^              │ held by another:
- *        │ expired, fenced,       │ │ same session: READY again  └── retry ─────┘ wait or REFUSED
- *        └ or too long without ───┴─┘ (LOST in between)
+ *   open a handle (thread) ─> connected ─> make folders ─> read epoch ─> lock and bump ─> READY
+ *        ^                      │ ^                            ^             │ held by another:
+ *        │ expired, fenced,     │ │ same session: READY again  └─── retry ───┘ wait or REFUSED
+ *        └ or too long without ─┴─┘ (LOST in between)
  *
  * The lock and the new epoch are one multi: an ephemeral znode is created and the epoch's znode is
  * set. Every change checks the epoch (store_zookeeper_change.c). When the answer to that multi was

@@ -10,7 +10,7 @@
  *
  * Invariants
  *   - What is remembered was read, or set by a multi that went through: epochs only grow, so a
- * newer epoch that is remembered fences without asking, and a version stands for one text.
+ *     newer epoch that is remembered fences without asking, and a version stands for one text.
  *   - While a multi that sets an entry, or a read of it, is under way (busy), this store's other
  *     changes of that sink wait: what they would plan now would be refused.
  *   - A run that waits counts as one call of its own, so that it outlives its answer.
@@ -93,8 +93,8 @@ static struct zk_sink *sink_ensure(struct zk_store *zk, const char *name)
 void zk_sinks_forget(struct zk_store *zk)
 {
     struct zk_sink *sink;
-    TAILQ_FOREACH(sink, &zk->sinks, link)
-    sink->known = false;
+    TAILQ_FOREACH (sink, &zk->sinks, link)
+        sink->known = false;
 }
 
 void zk_sinks_free(struct zk_store *zk)

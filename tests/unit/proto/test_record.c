@@ -382,8 +382,7 @@ static void spoil_each(json_t *top, json_t *object, decode_try *decode, const ch
     json_t *whole = json_copy(object);
     const char *key;
     json_t *value;
-    json_object_foreach(whole, key, value)
-    {
+    json_object_foreach (whole, key, value) {
         char word[64];
         snprintf(word, sizeof word, " %s ", key);
         bool may_lack = strstr(optional, word) != NULL;
