@@ -56,14 +56,21 @@ def test_does_not_start_without_its_port(engine, node, folder):
     assert node.address in answer.stdout + answer.stderr
 
 
-def test_two_nodes_on_one_sqlite_file(engine, node, store_name):
-    """The embedded store is for one node."""
+def test_two_nodes_on_one_sqlite_file(engine, node, store_name, folder):
+    """The embedded store is for one node: a second one never serves, and says why."""
     if store_name != "sqlite":
         pytest.skip("SQLite only")
-    answer = run(
-        "--node", "n2", "--listen", "127.0.0.1:0", "--store", node.store, "--clickhouse", engine.server.url
-    )
-    assert answer.returncode != 0
+    second = servers.Chxad(node.folder.with_name(node.folder.name + "-second"), "n2", node.store, engine.server)
+    second.spawn()
+    try:
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline and second.process.poll() is None:
+            assert not second.is_up()
+            time.sleep(0.05)
+        assert re.search(r"n1|lock|another|other", second.log_tail()), second.log_tail()
+        Client(node.url).request("GET", "/readyz").ok()
+    finally:
+        second.stop()
 
 
 def test_small_endpoints(engine, client):
@@ -127,21 +134,34 @@ def test_forget_only_what_is_finished(engine, client, xid):
     client.forget(xid).ok((200, 204))
 
 
-def test_not_ready_without_clickhouse(start_node, store_name):
-    """Starts, says that it is not ready, and answers 503."""
+def test_not_ready_without_clickhouse(folder, store_name, lab):
+    """Alive but not ready: says so to everybody, and ends when told to."""
 
     class Nothing:
         url = f"http://127.0.0.1:{servers.free_port()}"
 
+    home = folder / f"chxad-lonely-{store_name}"
+    store = f"sqlite:{home}/x.db" if store_name == "sqlite" else f"zookeeper:{lab.zookeeper.address}/lonely"
+    node = servers.Chxad(home, "n1", store, Nothing)
+    node.address = f"127.0.0.1:{servers.free_port()}"
+    node.spawn()
     try:
-        node = start_node(Nothing, store_name)
-    except servers.ServerFailed as failure:
-        # Refusing to start is a clear answer too, if it says why.
-        assert "ClickHouse" in str(failure) or "CLICKHOUSE" in str(failure)
-        return
-    client = Client(node.url)
-    client.request("GET", "/healthz").ok()
-    client.request("GET", "/readyz").fails("NOT_READY")
+        client = Client(node.url)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                client.request("GET", "/healthz").ok()
+                break
+            except OSError:
+                time.sleep(0.05)
+        client.request("GET", "/healthz").ok()
+        client.request("GET", "/readyz").fails("NOT_READY")
+        client.begin("x").fails("NOT_READY")
+        client.request("GET", "/metrics").ok()
+        assert not node.is_up()
+        assert node.stop() == 0
+    finally:
+        node.kill()
 
 
 def test_sigterm_lets_a_write_finish(engine, node, client, xid):
