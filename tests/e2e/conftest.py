@@ -120,6 +120,7 @@ def engine(lab, engine_name):
     engine.create()
     yield engine
     engine.drop()
+    engine.clean_held()
 
 
 @pytest.fixture

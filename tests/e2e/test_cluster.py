@@ -21,8 +21,11 @@ def pair(request, lab, start_node):
         engine.make("t", COLUMNS, DEFINITION)
     nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
     yield engines, nodes
+    for node in nodes:
+        node.stop()
     for engine in engines:
         engine.drop()
+        engine.clean_held()
 
 
 def test_begin_here_commit_there(pair, xid):

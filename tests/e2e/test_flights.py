@@ -76,7 +76,7 @@ def test_json_file_as_it_comes(engine, client, xid, folder):
         path = folder / "flights-200k.jsonl"
         path.write_bytes(flights_200k_lines())
     statement = "INSERT INTO {} FORMAT JSONEachRow"
-    load(engine, client, xid, "flights", statement, lambda: open(path, "rb"), 200_000 + 31_083)
+    load(engine, client, xid, "flights", statement, lambda: open(path, "rb"), 200_000)
 
 
 def test_csv_file_with_a_header(engine, client, xid):

@@ -9,10 +9,15 @@ from rest import Client
 MB = 1 << 20
 # design.md, section 10.
 LIMIT = 64 * MB
+# Rows of 16 numbers: 128 bytes. Compressible, so that the disk is not what is measured.
+COLUMNS = ", ".join(f"c{i} UInt64" for i in range(16))
+DEFINITION = "ENGINE = MergeTree PARTITION BY tuple() ORDER BY tuple()"
+ROW_BYTES = 128
+ROW = b"".join(i.to_bytes(8, "little") for i in range(16))
 
 
 def stream(total, block):
-    """`total` bytes of RowBinary: rows of one fixed string of 1 KiB."""
+    """`total` bytes of RowBinary, a block of rows at a time."""
     sent = 0
     while sent < total:
         yield block
@@ -22,13 +27,9 @@ def stream(total, block):
 def write_volume(engine, node, xid, total):
     """Writes the volume in one INSERT; returns chxad's highest resident memory and the seconds."""
     client = Client(node.url, timeout=600)
-    codec = "" if engine.is_old else " CODEC(LZ4)"
-    table = engine.make(
-        "t", f"payload FixedString(1024){codec}", "ENGINE = MergeTree PARTITION BY tuple() ORDER BY tuple()"
-    )
+    table = engine.make("t", COLUMNS, DEFINITION)
     client.begin(xid).ok((200, 201))
-    # A megabyte of rows; compressible, so that the disk is not what is measured.
-    block = (b"chxa" * 256) * 1024
+    block = ROW * (MB // ROW_BYTES)
     samples = [node.memory_bytes()]
     done = threading.Event()
 
@@ -45,10 +46,10 @@ def write_volume(engine, node, xid, total):
         done.set()
         sampler.join()
     seconds = time.monotonic() - started
-    assert written["rows"] == total // 1024
+    assert written["rows"] == total // ROW_BYTES
     assert engine.count(table) == 0
     client.commit(xid).ok()
-    assert engine.count(table) == total // 1024
+    assert engine.count(table) == total // ROW_BYTES
     print(f"\n{total / MB:.0f} MB in {seconds:.1f} s, chxad at most {max(samples) / MB:.1f} MB resident "
           f"(at start {samples[0] / MB:.1f})")  # fmt: skip
     return max(samples), seconds
@@ -73,9 +74,9 @@ def test_five_gigabytes(engine, node, xid, store_name):
 def test_many_writes_at_once(engine, node, xid):
     """Fifty fast clients and one slow ClickHouse: back-pressure, not memory."""
     client = Client(node.url)
-    table = engine.make("t", "payload FixedString(1024)", "ENGINE = MergeTree PARTITION BY tuple() ORDER BY tuple()")
+    table = engine.make("t", COLUMNS, DEFINITION)
     client.begin(xid).ok((200, 201))
-    block = (b"chxa" * 256) * 256
+    block = ROW * (MB // 4 // ROW_BYTES)
     failures = []
 
     def writer():
@@ -92,4 +93,4 @@ def test_many_writes_at_once(engine, node, xid):
     assert failures == []
     assert node.memory_peak_bytes() < 2 * LIMIT
     client.commit(xid).ok()
-    assert engine.count(table) == 50 * 4 * 1024
+    assert engine.count(table) == 50 * 4 * MB // ROW_BYTES
