@@ -44,8 +44,7 @@ def pytest_configure():
 @pytest.fixture(autouse=True)
 def time_limit(request):
     """No test hangs the run: past its limit it fails where it stands."""
-    marker = request.node.get_closest_marker("big")
-    seconds = 800 if marker else TEST_SECONDS
+    seconds = 800 if request.node.get_closest_marker("big") else TEST_SECONDS
 
     def too_slow(*_):
         faulthandler.dump_traceback(file=sys.__stderr__)

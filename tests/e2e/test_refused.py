@@ -7,6 +7,12 @@ DEFINITION = "ENGINE = MergeTree PARTITION BY key % 2 ORDER BY key"
 
 
 @pytest.fixture
+def store_name(engine_name):
+    """The store does not see what is looked at here: one for each engine is enough."""
+    return {"18.16": "zookeeper", "26.7": "sqlite"}[engine_name]
+
+
+@pytest.fixture
 def refused(engine, client, xid):
     """refused(target, code, *words): the write is refused so, and the transaction goes on."""
     good = engine.make("good", COLUMNS, DEFINITION)
