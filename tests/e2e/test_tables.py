@@ -243,13 +243,18 @@ def test_kinds_of_columns(engine, client, xid):
             '"ip":"::1","flag":true,"packed":"zzzz","old":"o"'
         )
     line += "}}\n"
+    # Without the columns that have a default, which 18.16 computes only for columns that the INSERT does not name.
+    given = "key, maybe, list, lists, nested.name, nested.value, choice, fixed, amount, id, time"
+    if not engine.is_old:
+        given += ", pair, low, low_maybe, map, json, dynamic, variant, fine, big, ip, flag, packed, old"
+    statement = f"INSERT INTO {{}} ({given}) FORMAT JSONEachRow"
     body = "".join(line.format(i, "null" if i % 2 else '"m"') for i in range(1, 51)).encode()
     select = "key, given, made, alias, list, lists, nested.name, nested.value, choice, fixed, pair, toString(id), time"
     if not engine.is_old:
         select += ", low, map, fine, big, ip, flag, packed, old, toString(json), toString(dynamic), toString(variant)"
     definition = "ENGINE = MergeTree PARTITION BY key % 3 ORDER BY key"
     table = twins(
-        engine, client, xid, columns, definition, "INSERT INTO {} FORMAT JSONEachRow", [body], select=select,
+        engine, client, xid, columns, definition, statement, [body], select=select,
         final=False,
     )  # fmt: skip
     assert engine.value(f"SELECT given, made, alias, maybe FROM {table} WHERE key = 7") == "d7\t14\tad7\t\\N"
@@ -313,7 +318,7 @@ def test_name_in_double_quotes(engine, client, xid):
     table = engine.make("a b", "key UInt32", "ENGINE = MergeTree ORDER BY key PARTITION BY tuple()")
     client.begin(xid).ok((200, 201))
     client.write(xid, f'INSERT INTO "{engine.database}"."a b" ("key") FORMAT TabSeparated', b"1\n").ok()
-    client.write(xid, f"INSERT /* to */ INTO {engine.database} . -- a comment\n \"a b\" FORMAT TabSeparated\n", b"2\n").ok()
+    client.write(xid, f"INSERT /* to */ INTO {engine.database} . -- a comment\n \"a b\" FORMAT TabSeparated", b"2\n").ok()
     client.commit(xid).ok()
     assert engine.count(table) == 2
 
