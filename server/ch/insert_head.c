@@ -38,6 +38,8 @@ const char *const insert_settings_refused[] = {
     "min_insert_block_size_*",
     /* Parts of an open transaction of ClickHouse's own cannot be linked. */
     "implicit_transaction",
+    /* The statement would be read by another grammar than the one that was checked here. */
+    "dialect",
     /* Any of the above could stand in them, or behind FORMAT X. */
     "profile",
     "compatibility",
@@ -310,7 +312,9 @@ static bool setting_follows(const struct parse *parse)
 {
     struct parse copy = *parse;
     advance(&copy);
-    if (copy.token.kind != TOKEN_WORD && copy.token.kind != TOKEN_QUOTED)
+    /* A typographic name is a string to this lexer; check_setting refuses it. */
+    if (copy.token.kind != TOKEN_WORD && copy.token.kind != TOKEN_QUOTED &&
+        copy.token.kind != TOKEN_STRING)
         return false;
     advance(&copy);
     return at_char(&copy, '=') || at_char(&copy, ',') || at_char(&copy, ')') ||
@@ -347,6 +351,24 @@ static int scan_query_token(struct parse *parse, struct query_scan *scan)
     return name_next ? check_setting(parse) : 0;
 }
 
+/* PARALLEL WITH and a second statement, which newer servers run beside the first. A column of that
+ * name may stand before a WITH of its own: GROUP BY parallel WITH TOTALS. */
+static bool at_second_statement(const struct parse *parse)
+{
+    static const char *const modifiers[] = {"TOTALS", "ROLLUP", "CUBE", "FILL", "TIES", NULL};
+    if (!at_word(parse, "PARALLEL"))
+        return false;
+    struct parse copy = *parse;
+    advance(&copy);
+    if (!at_word(&copy, "WITH"))
+        return false;
+    advance(&copy);
+    for (const char *const *modifier = modifiers; *modifier; modifier++)
+        if (at_word(&copy, *modifier))
+            return false;
+    return true;
+}
+
 /* SELECT …: to the end of the text; behind input(…), to FORMAT x. */
 static int parse_query(struct parse *parse)
 {
@@ -355,6 +377,8 @@ static int parse_query(struct parse *parse)
     parse->head->source = INSERT_SELECT;
     parse->head->data_begin = parse->lexer.len;
     while (scan.depth > 0 || (!at_char(parse, ';') && parse->token.kind != TOKEN_END)) {
+        if (at_second_statement(parse))
+            return syntax_error(parse, "the end: one statement at a time");
         if (scan.depth == 0 && scan.has_input && at_word(parse, "FORMAT"))
             return parse_format(parse);
         int code = scan_query_token(parse, &scan);

@@ -111,6 +111,9 @@ int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_pa
 /* Creates the marker (durably) if missing. */
 int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
               struct error *error);
+/* Removes the marker, of a part that was taken away before it was attached. Missing is fine. */
+int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
+                struct error *error);
 /* Renames held → <table_path>/detached/<name>; never replaces what is there. Needs the marker. */
 int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
                   const char *table_path, struct error *error);

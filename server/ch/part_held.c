@@ -270,6 +270,21 @@ int held_mark(const char *root, const char *xid, const struct chxa_part *part, b
     return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, name.text);
 }
 
+int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
+                struct error *error)
+{
+    int held = -1;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0 || held < 0)
+        return result;
+    struct held_entry_name name = held_marker_name(part->number);
+    int number = unlinkat(held, name.text, 0) != 0 && errno != ENOENT ? -errno : 0;
+    if (number == 0 && fsync_it && fsync(held) != 0)
+        number = -errno;
+    dirs_close(&held);
+    return number == 0 ? 0 : dirs_failed(error, number, "remove a marker under", root, name.text);
+}
+
 /*
  * Renames the recorded directory from → to, unless it is there already. The inode is looked at
  * first, so that nothing but the recorded part is ever moved.

@@ -29,8 +29,10 @@
 #include "core/part_plan.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct commit {
     struct op op;
@@ -38,6 +40,7 @@ struct commit {
     bool recovering; /* entered at "quiet": look before anything else */
     bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
     bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
+    char *rejection; /* … and what it said, to find the part that it names */
     bool refused;    /* the table does not suit the parts: op.error says why; move them back */
     bool no_dedup;   /* an ATTACH was swallowed by deduplication: switch it off */
     unsigned blocks; /* in a row */
@@ -500,6 +503,7 @@ static void commit_attached(void *arg, const struct ch_answer *answer)
     if (answer->code == 0) {
         op_next(op);
     } else if (commit->rejected) {
+        mem_replace(&commit->rejection, error_message(answer->error));
         error_move(&op->error, answer->error);
         op_next(op);
     } else {
@@ -535,11 +539,39 @@ static void commit_attach(struct op *op)
 
 /* ---- verify ---- */
 
+static bool is_nowhere(const struct part_place *place)
+{
+    return !place->active && !place->detached && !place->attaching && !place->ignored &&
+           !place->held;
+}
+
+/*
+ * ClickHouse attaches in the order of the ALTER and ends it at the first part that it cannot
+ * attach. All of the batch were in detached/ before it, so what is nowhere now, from the refused
+ * part on, was taken away there and is not attached, though its marker would say so: `retreat`
+ * removes the marker. Without a name in the refusal, the refused part is behind the last attached.
+ */
+static void find_stolen(struct commit *commit)
+{
+    size_t refused = 0;
+    for (size_t i = 0; i < commit->n_batch; i++)
+        if (commit->places[commit->batch[i]].active)
+            refused = i + 1;
+    for (size_t i = 0; i < commit->n_batch; i++)
+        if (strstr(commit->rejection, commit->parts[commit->batch[i]].name))
+            refused = i;
+    for (size_t i = refused; i < commit->n_batch; i++)
+        if (is_nowhere(&commit->places[commit->batch[i]]))
+            commit->todo[commit->batch[i]] = PART_VANISHED;
+}
+
 static void commit_verified(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     if (work_failed(op))
         return;
+    if (commit->rejected)
+        find_stolen(commit);
     size_t left = 0;
     for (size_t i = 0; i < commit->n_batch; i++)
         left += commit->todo[commit->batch[i]] != PART_DONE;
@@ -580,6 +612,9 @@ static void retreat_work(struct op *op)
         const char *from = place->detached    ? part->name
                            : place->attaching ? attaching
                                               : place->ignored;
+        if (commit->todo[i] == PART_VANISHED && place->marker)
+            op->work_code = held_unmark(target->roots[part->disk], commit->xid, part,
+                                        op->coord->config.fsync, &op->work_error);
         if (from != NULL)
             op->work_code = held_move_back(target->roots[part->disk], commit->xid, part,
                                            commit->table_paths[part->disk], from, &op->work_error);
@@ -635,16 +670,37 @@ static void commit_block(struct op *op)
 
 /* ---- sync, record, clear ---- */
 
+/* A folder that is gone was dropped with its table, after the parts were seen in it. */
+static int sync_if_there(const char *path, struct error *error)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 && errno == ENOENT)
+        return 0;
+    return dir_sync(path, error);
+}
+
 static void sync_work(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     for (size_t i = 0; op->work_code == 0 && i < commit->n_sync_paths; i++) {
         char *detached = mem_printf("%s/detached", commit->sync_paths[i]);
-        op->work_code = dir_sync(commit->sync_paths[i], &op->work_error);
+        op->work_code = sync_if_there(commit->sync_paths[i], &op->work_error);
         if (op->work_code == 0)
-            op->work_code = dir_sync(detached, &op->work_error);
+            op->work_code = sync_if_there(detached, &op->work_error);
         free(detached);
     }
+}
+
+/* Behind the last target there is none to go back to: only the sync is tried again. */
+static void commit_synced(struct op *op)
+{
+    if (op->work_code == 0) {
+        txn_note(op->txn, NULL);
+        op_next(op);
+        return;
+    }
+    txn_note(op->txn, "making the tables' folders durable: %s", error_message(&op->work_error));
+    wait_and_retry((struct commit *)op, NULL);
 }
 
 static void commit_sync(struct op *op)
@@ -654,7 +710,7 @@ static void commit_sync(struct op *op)
         op_next(op);
         return;
     }
-    op_blocking(op, sync_work, commit_worked);
+    op_blocking(op, sync_work, commit_synced);
     op_sent(op);
 }
 
@@ -734,6 +790,7 @@ static void commit_release(struct op *op)
     free(commit->sync_paths);
     free(commit->roots);
     free(commit->targets);
+    free(commit->rejection);
     free(commit->xid);
     free(commit);
 }

@@ -385,6 +385,13 @@ static void write_target(struct op *op)
     if (gave_up(write))
         return;
     name_target(write);
+    if (strcmp(write->write.target.database, op->coord->config.database) == 0) {
+        /* Parts that appear in a scratch table are taken for those of the write that has it. */
+        op_fail(op, CHXA_E_TARGET_UNSUPPORTED,
+                "%s is the coordinator's own database: nothing can be written into its tables",
+                op->coord->config.database);
+        return;
+    }
     struct txn_target *known = find_target(op->txn, &write->write.target);
     if (known) {
         use_target(write, known);

@@ -93,6 +93,8 @@ static const struct accepted accepted[] = {
      INSERT_SELECT, NULL, ""},
     {"INSERT INTO t SELECT ‘it's ;’, 1.5e-3, 0x1F, [1,2], {'a':1}, t.1.2, {p:UInt8} FROM s", NULL,
      "t", "t", INSERT_SELECT, NULL, ""},
+    {"INSERT INTO t SELECT a AS parallel FROM s GROUP BY parallel WITH TOTALS", NULL, "t", "t",
+     INSERT_SELECT, NULL, ""},
     /* Not settings, though they look alike. */
     {"INSERT INTO t SELECT settings, async_insert FROM s", NULL, "t", "t", INSERT_SELECT, NULL, ""},
     {"INSERT INTO t SELECT settings FROM s, async_insert_log", NULL, "t", "t", INSERT_SELECT, NULL,
@@ -188,6 +190,18 @@ static const struct refused refused[] = {
     {"INSERT INTO t SELECT 1 SETTINGS `async\\_insert`=1", CHXA_E_INVALID_QUERY, "escape"},
     {"WITH x AS (SELECT 1 SETTINGS profile='p') INSERT INTO t SELECT 1", CHXA_E_SETTING_REFUSED,
      "profile"},
+    {"INSERT INTO t SELECT 1 SETTINGS dialect = 'kusto'", CHXA_E_SETTING_REFUSED, "dialect"},
+    {"INSERT INTO t SELECT 1 SETTINGS “async_insert” = 1", CHXA_E_INVALID_QUERY,
+     "the name of a setting"},
+    /* A second statement, which 26.7 runs beside the first. */
+    {"INSERT INTO t SELECT 1 PARALLEL WITH DROP TABLE u", CHXA_E_INVALID_QUERY,
+     "one statement at a time"},
+    {"INSERT INTO t (SELECT 1) parallel/**/with -- x\n INSERT INTO u SELECT 2",
+     CHXA_E_INVALID_QUERY, "one statement at a time"},
+    {"INSERT INTO t SELECT a FROM s GROUP BY parallel WITH TOTALS PARALLEL WITH DROP TABLE u",
+     CHXA_E_INVALID_QUERY, "one statement at a time"},
+    {"INSERT INTO t SELECT 1 SETTINGS max_threads = 1 PARALLEL WITH SELECT 2", CHXA_E_INVALID_QUERY,
+     "one statement at a time"},
 };
 
 #define N_ACCEPTED ((int)(sizeof accepted / sizeof *accepted))
@@ -396,6 +410,7 @@ START_TEST(settings_list)
                                      "min_insert_block_size_rows",
                                      "min_insert_block_size_bytes",
                                      "buffer_size",
+                                     "dialect",
                                      "wait_end_of_query"};
     static const char *const yes[] = {
         "max_threads",  "optimize_on_insert", "insert_quorum", "", "wait_for_async_insert_timeout",
