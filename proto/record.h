@@ -27,9 +27,8 @@ enum chxa_state_kind chxa_state_kind(enum chxa_state state);
 /* CHXA_STATE_COUNT when text names no state. Case matters. */
 enum chxa_state chxa_state_from_name(const char *text);
 
-#define CHXA_XID_BYTES_MAX      280u
-#define CHXA_WRITE_ID_BYTES_MAX 280u
-#define CHXA_HASH_HEX_BYTES     64u
+#define CHXA_XID_BYTES_MAX  280u
+#define CHXA_HASH_HEX_BYTES 64u
 
 /* 1-280 characters of A-Z a-z 0-9 . _ : - (write ids, sink and node names follow the same rule),
  * but not "." or "..", which mean something else in a path, a URL and a znode. */

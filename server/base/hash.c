@@ -4,6 +4,8 @@
  */
 #include "base/hash.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -20,8 +22,7 @@ static void require(int ok)
 
 struct hash *hash_new(void)
 {
-    struct hash *hash = malloc(sizeof *hash);
-    require(hash != NULL);
+    struct hash *hash = mem_alloc(sizeof *hash);
     hash->context = EVP_MD_CTX_new();
     require(hash->context != NULL);
     require(EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * SHA-256 (FIPS 180-4) from libcrypto, incremental, as lower-case hex.
+ * SHA-256 (FIPS 180-4) from libcrypto, incremental, as lower-case hex. Any thread; a hash in
+ * progress belongs to one at a time. Never fails.
  */
 #ifndef CHXA_BASE_HASH_H
 #define CHXA_BASE_HASH_H
@@ -9,7 +10,7 @@
 
 #define HASH_HEX_BYTES 64u
 
-struct hash; /* one digest in progress; not shared between threads */
+struct hash;
 
 struct hash *hash_new(void);
 void hash_update(struct hash *hash, const void *data, size_t len);

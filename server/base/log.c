@@ -23,17 +23,6 @@ void log_set_level(enum log_level level)
     threshold = (int)level;
 }
 
-bool log_level_parse(const char *text, enum log_level *ret_level)
-{
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *ret_level = (enum log_level)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool log_enabled(enum log_level level)
 {
     return (int)level >= threshold;

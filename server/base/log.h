@@ -12,8 +12,6 @@
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
 
 void log_set_level(enum log_level level);
-/* False when text names no level (debug, info, warn, error). */
-bool log_level_parse(const char *text, enum log_level *ret_level);
 bool log_enabled(enum log_level level);
 
 /* msg is a constant sentence; fields is a printf format of `key=value` pairs ("" for none); quote a

@@ -4,6 +4,7 @@
  */
 #include "base/mem.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,11 @@ char *mem_printf(const char *format, ...)
     char *text = mem_vprintf(format, args);
     va_end(args);
     return text;
+}
+
+void mem_free_text(const char *text)
+{
+    free((char *)(uintptr_t)text);
 }
 
 void mem_replace(char **slot, const char *text)

@@ -17,6 +17,8 @@ char *mem_strdup(const char *text); /* NULL gives NULL */
 char *mem_strndup(const char *text, size_t bytes);
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *mem_vprintf(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
+/* Frees a text of ours that stands in a const member. */
+void mem_free_text(const char *text);
 /* Replaces *slot with a copy of text, freeing what was there. */
 void mem_replace(char **slot, const char *text);
 

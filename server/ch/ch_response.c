@@ -4,6 +4,7 @@
  */
 #include "ch/ch_response.h"
 
+#include "base/hex.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -41,9 +42,7 @@ static bool parse_length(const char *text, size_t len, int base, unsigned long l
 {
     unsigned long long value = 0;
     size_t i = 0;
-    for (; i < len && isxdigit((unsigned char)text[i]); i++) {
-        int digit = isdigit((unsigned char)text[i]) ? text[i] - '0'
-                                                    : tolower((unsigned char)text[i]) - 'a' + 10;
+    for (int digit; i < len && (digit = hex_value(text[i])) >= 0; i++) {
         if (digit >= base || i == 15)
             return false;
         value = value * (unsigned)base + (unsigned)digit;

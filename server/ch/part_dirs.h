@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories by descriptor: the helpers that part_files.c, part_stage.c and part_held.c share.
+ * Directories by descriptor: the helpers that part_files.c, part_held.c and part_rows.c share.
  * Internal to them. Threads: any worker; everything blocks.
  *
  * A root or a table's directory comes from ClickHouse's own configuration and may be reached

@@ -4,6 +4,8 @@
  */
 #include "ch/sql.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -39,17 +41,6 @@ void sql_table(struct buf *out, const char *database, const char *table)
     sql_identifier(out, database);
     buf_append(out, ".", 1);
     sql_identifier(out, table);
-}
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 /* Value of the one-letter escape behind a backslash; -1: not one. */

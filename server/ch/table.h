@@ -16,7 +16,6 @@ struct ch_caps {
     bool has_data_paths;         /* system.tables.data_paths (else data_path) */
     bool has_uuid;               /* system.tables.uuid */
     bool has_unique_key;         /* system.tables.unique_key */
-    bool has_detached_parts;     /* system.detached_parts */
     bool has_disks;              /* system.disks, with a type */
     bool has_disk_encrypted;     /* system.disks.is_encrypted */
     bool has_disk_cache;         /* system.disks.cache_path */

@@ -134,7 +134,7 @@ static char *caps_sql(void)
                    " UNION ALL SELECT concat('column ', table), name FROM system.columns"
                    " WHERE database = 'system' AND table IN ('tables', 'disks')"
                    " UNION ALL SELECT 'table', name FROM system.tables"
-                   " WHERE database = 'system' AND name IN ('disks', 'detached_parts', 'mutations')"
+                   " WHERE database = 'system' AND name IN ('disks', 'mutations')"
                    " UNION ALL SELECT 'merge_tree', name FROM system.merge_tree_settings"
                    " WHERE name IN (");
     append_names(&sql, scratch_settings, COUNT(scratch_settings));
@@ -194,7 +194,6 @@ static void caps_read(const char *body, struct ch_caps *caps)
     caps->has_data_paths = has_line(body, "column tables", "data_paths");
     caps->has_uuid = has_line(body, "column tables", "uuid");
     caps->has_unique_key = has_line(body, "column tables", "unique_key");
-    caps->has_detached_parts = has_line(body, "table", "detached_parts");
     caps->has_disks = has_line(body, "table", "disks") && has_line(body, "column disks", "type");
     caps->has_disk_encrypted = has_line(body, "column disks", "is_encrypted");
     caps->has_disk_cache = has_line(body, "column disks", "cache_path");

@@ -266,6 +266,7 @@ static void answer_no_route(struct api_call *call, const char *path, const char 
     }
     struct error error = {0};
     error_set(&error, CHXA_E_METHOD_NOT_ALLOWED, "%s is not allowed here; %s is", method, allowed);
+    metrics_error(error.code);
     struct http_header header = {"Allow", allowed};
     answer_json_with(call, chxa_error_http(error.code), &header, 1, api_error_json(&error, NULL));
     error_clear(&error);

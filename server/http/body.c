@@ -12,23 +12,14 @@
  */
 #include "http/body.h"
 
+#include "base/hex.h"
+
 void http_body_init(struct http_body *body, enum http_framing framing, uint64_t content_length)
 {
     *body = (struct http_body){.framing = framing};
     if (framing == HTTP_FRAMING_LENGTH)
         body->remaining = content_length;
     body->done = framing == HTTP_FRAMING_NONE;
-}
-
-static int hex_value(unsigned char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 static bool is_control(unsigned char c)
@@ -38,7 +29,7 @@ static bool is_control(unsigned char c)
 
 static const char *chunk_size(struct http_body *body, unsigned char c)
 {
-    int value = hex_value(c);
+    int value = hex_value((char)c);
     if (value >= 0) {
         /* 15 digits are 2^60 bytes: enough, and no overflow. */
         if (++body->digits > 15)

@@ -261,23 +261,18 @@ void conn_replied(struct http_conn *conn)
 
 /* ---- the end of a connection ---- */
 
-struct conn_shutdown {
-    uv_shutdown_t req;
-};
-
 static void conn_shut(uv_shutdown_t *req, int status)
 {
     (void)status;
-    free(req->data);
+    free(req);
 }
 
 /* RFC 9112 section 9.6: closing with bytes unread would reset the connection and may take the
  * answer from the client. So: shut our side, read what still comes (bounded), then close. */
 static void conn_linger(struct http_conn *conn)
 {
-    struct conn_shutdown *shut = mem_alloc(sizeof *shut);
-    shut->req.data = shut;
-    if (conn->eof || uv_shutdown(&shut->req, (uv_stream_t *)&conn->tcp, conn_shut) < 0) {
+    uv_shutdown_t *shut = mem_alloc(sizeof *shut);
+    if (conn->eof || uv_shutdown(shut, (uv_stream_t *)&conn->tcp, conn_shut) < 0) {
         free(shut);
         conn_close(conn);
         return;

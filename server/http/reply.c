@@ -5,6 +5,7 @@
 #include "http/reply.h"
 
 #include "base/clock.h"
+#include "proto/record_check.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -131,43 +132,24 @@ void http_reply_head(struct buf *out, const struct http_reply *reply)
 
 /* ---- the error object ---- */
 
-/* Bytes of the well-formed UTF-8 character at text, 0 when it is none (RFC 3629: no overlong forms,
- * no surrogates, nothing above U+10FFFF). */
-static size_t utf8_len(const unsigned char *text)
-{
-    unsigned char c = text[0];
-    if (c < 0x80)
-        return 1;
-    size_t len = c >= 0xc2 && c < 0xe0   ? 2
-                 : c >= 0xe0 && c < 0xf0 ? 3
-                 : c >= 0xf0 && c < 0xf5 ? 4
-                                         : 0;
-    for (size_t i = 1; i < len; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] >= 0xa0) ||
-        (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] >= 0x90))
-        return 0;
-    return len;
-}
-
 /* ClickHouse's own text may hold any bytes of the user's data: what is not UTF-8 becomes U+FFFD. */
 static void put_json_string(struct buf *out, const char *text)
 {
     buf_puts(out, "\"");
-    for (const unsigned char *c = (const unsigned char *)text; *c;) {
-        size_t len = utf8_len(c);
-        if (*c == '"' || *c == '\\')
-            buf_printf(out, "\\%c", *c);
-        else if (*c == '\n')
+    while (*text) {
+        size_t len = chxa_utf8_step(text);
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            buf_printf(out, "\\%c", c);
+        else if (c == '\n')
             buf_puts(out, "\\n");
-        else if (*c < 0x20 || *c == 0x7f)
-            buf_printf(out, "\\u%04x", *c);
+        else if (c < 0x20 || c == 0x7f)
+            buf_printf(out, "\\u%04x", c);
         else if (len == 0)
             buf_puts(out, "\\ufffd");
         else
-            buf_append(out, c, len);
-        c += len ? len : 1;
+            buf_append(out, text, len);
+        text += len ? len : 1;
     }
     buf_puts(out, "\"");
 }

@@ -5,21 +5,11 @@
  * here is SQL and transaction ids. An encoded NUL is refused everywhere (the strings are C
  * strings), an encoded slash in the path (two paths must not look alike to us and to a proxy).
  */
+#include "base/hex.h"
 #include "base/mem.h"
 #include "http/head.h"
 
 #include <string.h>
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* Decodes in place, up to the end of the string. */
 static int decode(char *text, bool is_path, struct error *error)

@@ -517,9 +517,9 @@ void coord_free(struct coord *coord)
     ch_caps_clear(&coord->caps);
     free(coord->default_database);
     free(coord->not_ready);
-    free((char *)(uintptr_t)coord->config.cluster);
-    free((char *)(uintptr_t)coord->config.node);
-    free((char *)(uintptr_t)coord->config.url);
-    free((char *)(uintptr_t)coord->config.database);
+    mem_free_text(coord->config.cluster);
+    mem_free_text(coord->config.node);
+    mem_free_text(coord->config.url);
+    mem_free_text(coord->config.database);
     free(coord);
 }

@@ -670,8 +670,8 @@ static void write_release(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
     for (size_t i = 0; i < write->n_settings; i++) {
-        free((char *)(uintptr_t)write->settings[i].name);
-        free((char *)(uintptr_t)write->settings[i].value);
+        mem_free_text(write->settings[i].name);
+        mem_free_text(write->settings[i].value);
     }
     free(write->settings);
     chxa_write_clear(&write->write);

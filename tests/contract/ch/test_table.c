@@ -14,7 +14,7 @@ START_TEST(test_caps)
                              strlen(lab_caps.version)),
                      0);
     ck_assert_int_eq(lab_caps.has_data_paths, lab_caps.has_disks);
-    ck_assert_int_eq(lab_caps.has_uuid, lab_caps.has_detached_parts);
+    ck_assert_int_eq(lab_caps.has_uuid, lab_is_new());
     ck_assert(lab_caps.has_insert_deduplicate);
     ck_assert(lab_caps.has_mutations);
     ck_assert_ptr_nonnull(

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -84,15 +85,23 @@ START_TEST(hashes)
 }
 END_TEST
 
+START_TEST(hex_digits)
+{
+    for (int c = -128; c < 128; c++) {
+        const char *all = "0123456789abcdefABCDEF";
+        const char *at = c ? strchr(all, c) : NULL;
+        int value = at == NULL ? -1 : at - all < 16 ? (int)(at - all) : (int)(at - all) - 6;
+        ck_assert_int_eq(hex_value((char)c), value);
+    }
+}
+END_TEST
+
 START_TEST(log_lines)
 {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
-    enum log_level level;
-    ck_assert(log_level_parse("warn", &level));
-    ck_assert(!log_level_parse("Warn", &level));
-    log_set_level(level);
+    log_set_level(LOG_LEVEL_WARN);
     log_info("not shown", "%s", "");
     log_warn("shown", "xid=%s error=\"%s\"", "x", "line\nbreak\x7f \xff \xc3\xa9 \xc3");
     char line[512];
@@ -134,6 +143,7 @@ int main(void)
     tcase_add_test(t, buf_bound_changes_nothing);
     tcase_add_test(t, errors_move);
     tcase_add_test(t, hashes);
+    tcase_add_test(t, hex_digits);
     tcase_add_test(t, log_lines);
     tcase_add_test(t, mem_helpers);
     suite_add_tcase(s, t);
