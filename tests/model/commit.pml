@@ -56,8 +56,8 @@
  *
  * Assumptions, which `run` drops one at a time: each is needed, so it had better be true.
  *   KEEPER_LOST       a refused ATTACH left nothing behind. (A replicated table that loses its ZooKeeper between rename
- *                     and commit answers 319, "unknown status": the part is in the table's folder for minutes, then
- *                     thrown out if ZooKeeper does not know it.) ASK_KEEPER is the cure: look only when ZooKeeper
+ *                     and commit answers 319, "unknown status": the part stays in the table's folder, is read, and is
+ *                     thrown out at the next start or check if ZooKeeper does not know it. Seen on 18.16.) ASK_KEEPER is the cure: look only when ZooKeeper
  *                     knows the parts that are in the table's folder, or they are out again.
  *   QUEUED_ALTER      what was sent to ClickHouse is in system.processes, or will never run. (It may wait for a
  *                     thread while another connection is answered.)
