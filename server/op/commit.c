@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ch/replica.h"
 #include "ch/sql.h"
 #include "core/part_plan.h"
 
@@ -38,6 +39,8 @@ struct commit {
     struct op op;
     char *xid;
     bool recovering; /* entered at "quiet": look before anything else */
+    bool doubted;    /* an ATTACH was not answered with success: ZooKeeper may not have its parts */
+    bool replicated; /* the target at `at` */
     bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
     bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
     char *rejection; /* … and what it said, to find the part that it names */
@@ -70,6 +73,7 @@ static void commit_mark(struct op *op);
 static void commit_move(struct op *op);
 static void commit_attach(struct op *op);
 static void commit_verify(struct op *op);
+static void commit_confirm(struct op *op);
 static void commit_retreat(struct op *op);
 static void commit_block(struct op *op);
 static void commit_sync(struct op *op);
@@ -77,16 +81,18 @@ static void commit_record(struct op *op);
 static void commit_clear(struct op *op);
 
 static const struct op_step commit_steps[] = {
-    {"decide", commit_decide},   /* record Committing: the decision */
-    {"target", commit_target},   /* the next table that has parts; none: on to "sync" */
-    {"quiet", commit_quiet},     /* if unsure: until no ALTER of ours runs and it is writable */
-    {"check", commit_check},     /* the table is there, its structure suits the parts */
-    {"look", commit_look},       /* where each part is, hence what is left to do */
-    {"mend", commit_mend},       /* rename attaching_N and ignored_N back to N in detached/ */
-    {"mark", commit_mark},       /* leave a marker beside each held part of the batch, durably */
-    {"move", commit_move},       /* rename them from the held area into detached/ */
-    {"attach", commit_attach},   /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
-    {"verify", commit_verify},   /* see each in the table; then the next batch or the next table */
+    {"decide", commit_decide}, /* record Committing: the decision */
+    {"target", commit_target}, /* the next table that has parts; none: on to "sync" */
+    {"quiet", commit_quiet},   /* if unsure: until no ALTER of ours runs and it is writable */
+    {"check", commit_check},   /* the table is there, its structure suits the parts */
+    {"look", commit_look},     /* where each part is, hence what is left to do */
+    {"mend", commit_mend},     /* rename attaching_N and ignored_N back to N in detached/ */
+    {"mark", commit_mark},     /* leave a marker beside each held part of the batch, durably */
+    {"move", commit_move},     /* rename them from the held area into detached/ */
+    {"attach", commit_attach}, /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
+    {"verify", commit_verify}, /* see each in the table; then the next batch, or confirm */
+    {"confirm",
+     commit_confirm}, /* replicated, if doubted: ZooKeeper has them; then the next table */
     {"retreat", commit_retreat}, /* blocked: what is not attached goes back into the held area */
     {"block", commit_block},     /* record the reason, tell those who wait, try again later */
     {"sync", commit_sync},       /* fsync the tables' directories */
@@ -110,7 +116,7 @@ void commit_start(struct txn *txn, bool recovering)
 {
     struct commit *commit = mem_alloc(sizeof *commit);
     commit->xid = mem_strdup(txn_xid(txn));
-    commit->recovering = commit->unsure = recovering;
+    commit->recovering = commit->unsure = commit->doubted = recovering;
     txn->op = &commit->op;
     op_start(&commit->op, &commit_kind, txn->coord, txn, recovering ? "target" : "decide");
 }
@@ -288,6 +294,7 @@ static void commit_checked(void *arg, int code, struct error *error, struct ch_t
     free(commit->table_paths);
     commit->table_paths = table_paths_by_root(table, target);
     commit->n_paths = target->n_roots;
+    commit->replicated = table->replicated;
     const char *lost = lost_disk(commit);
     if (lost) {
         error_set(error, CHXA_E_BLOCKED, "%s.%s is no longer on the disk at %s", target->database,
@@ -386,7 +393,7 @@ static void commit_looked(struct op *op)
     if (vanished < commit->n_parts)
         block_vanished(commit, vanished);
     else if (commit->n_batch == 0)
-        op_goto(op, "target");
+        op_goto(op, "confirm");
     else if (commit->refused)
         op_goto(op, "retreat");
     else
@@ -500,6 +507,7 @@ static void commit_attached(void *arg, const struct ch_answer *answer)
     struct commit *commit = arg;
     struct op *op = &commit->op;
     commit->rejected = answer->code == CHXA_E_CLICKHOUSE_REJECTED;
+    commit->doubted = commit->doubted || answer->code != 0;
     if (answer->code == 0) {
         op_next(op);
     } else if (commit->rejected) {
@@ -580,7 +588,7 @@ static void commit_verified(struct op *op)
         block_vanished(commit, vanished);
     } else if (left == 0) {
         commit->blocks = 0;
-        op_goto(op, commit->n_batch ? "check" : "target");
+        op_goto(op, commit->n_batch ? "check" : "confirm");
     } else if (!commit->rejected && !commit->no_dedup && op->coord->caps.has_insert_deduplicate) {
         log_warn("ATTACH was swallowed by deduplication", "xid=%s parts=%zu", commit->xid, left);
         commit->no_dedup = true;
@@ -589,13 +597,60 @@ static void commit_verified(struct op *op)
         if (!commit->rejected)
             error_set(&op->error, CHXA_E_BLOCKED,
                       "ClickHouse accepted the ATTACH, but %zu parts stayed in detached/", left);
-        op_next(op);
+        op_goto(op, "retreat");
     }
 }
 
 static void commit_verify(struct op *op)
 {
     op_blocking(op, look_work, commit_verified);
+}
+
+/* ---- confirm ---- */
+
+/*
+ * A replica that loses ZooKeeper inside an ATTACH keeps the part in its table although ZooKeeper may
+ * never have had it: no other replica will have these rows, and this one later sets the part aside
+ * (detached/unexpected_… after minutes, ignored_… at a restart), where the next look finds it. Until
+ * then nothing can be done but to wait. A part that is no longer in the table was merged, and only
+ * parts that ZooKeeper has are.
+ */
+static void commit_confirmed(void *arg, int code, struct error *error,
+                             const struct replica_parts *known)
+{
+    struct commit *commit = arg;
+    struct op *op = &commit->op;
+    if (code) {
+        wait_for_clickhouse(commit, error);
+        return;
+    }
+    size_t missing = 0;
+    for (size_t i = 0; i < commit->n_parts; i++)
+        missing += commit->places[i].active && !replica_has_part(known, commit->places[i].active);
+    if (missing == 0) {
+        op_goto(op, "target");
+        return;
+    }
+    const struct chxa_target *target = commit->targets[commit->at];
+    txn_note(op->txn,
+             "%zu parts stand in this replica of %s.%s, but not in ZooKeeper; waiting until "
+             "ClickHouse sets them aside",
+             missing, target->database, target->table);
+    log_warn("parts not in ZooKeeper", "xid=%s table=\"%s.%s\" parts=%zu", commit->xid,
+             target->database, target->table, missing);
+    commit->unsure = true;
+    wait_and_retry(commit, "quiet");
+}
+
+static void commit_confirm(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    if (!commit->doubted || !commit->replicated)
+        op_goto(op, "target");
+    else
+        replica_parts_load(op->coord->client, target->database, target->table,
+                           op->coord->config.clickhouse_timeout_ms, commit_confirmed, commit);
 }
 
 /* ---- retreat, block ---- */

@@ -28,6 +28,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "lib"), str(TESTS / "e2e"), str(TESTS / "fault")]
 
 import servers  # noqa: E402
+from proxy import Proxy  # noqa: E402
 from rest import Client  # noqa: E402
 from soak_sinks import ABORT, COMMIT, Ledger, Sink  # noqa: E402
 from tables import Engine  # noqa: E402
@@ -35,7 +36,7 @@ from tables import Engine  # noqa: E402
 PAIRS = [("18.16", "zookeeper"), ("26.7", "sqlite"), ("26.7", "zookeeper"), ("18.16", "sqlite")]
 ROUND_SECONDS = 120
 HEAL_SECONDS = 180
-SINKS = 6
+SINKS = 8
 DESCRIPTORS_MAX = 512
 GROWTH_BYTES_MAX = 64 << 20  # of chxad over the rounds in which it is not killed
 CHXAD = {
@@ -48,31 +49,12 @@ CHXAD = {
     "scratch_idle_ms": 10000,
     "attach_parts_max": 5,
 }
-
-
-class Proxy:
-    """tests/lib/cutproxy.c before a server; pass, swallow, drop, refuse, cut."""
-
-    def __init__(self, port):
-        self.process = subprocess.Popen(
-            [str(servers.BUILD / "tests" / "cutproxy"), f"127.0.0.1:{port}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=servers._die_with_parent,
-        )
-        self.port = int(self.process.stdout.readline().split()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
-
-    def tell(self, command):
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline().strip()
-        assert answer.startswith("ok"), (command, answer)
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
+# What the proxy sees go by when something begins whose answer is then lost, or that is lost itself.
+TRIGGERS = {
+    "ch_proxy": ("ATTACH", "ATTACH", "INSERT", "system.processes", "CREATE"),
+    "zk_proxy": ("Committing", "Committed", "Prepared", "Aborting", "/w-"),
+    "replication_proxy": ("/log/log-", "/log/log-", "/block_numbers/"),
+}
 
 
 class Chxad(servers.Chxad):
@@ -87,16 +69,17 @@ class Chxad(servers.Chxad):
 
 
 class World:
-    """One pair's servers, tables and proxies."""
+    """One pair's servers, tables and proxies: before ClickHouse, and before ZooKeeper for chxad and for ClickHouse."""
 
     def __init__(self, folder, engine, store, seed):
         self.folder = folder
         folder.mkdir(parents=True)
-        self.zookeeper = self.second = self.zk_proxy = None
+        self.zookeeper = self.second = self.zk_proxy = self.replication_proxy = None
         if "18.16" == engine or store == "zookeeper":
             self.zookeeper = servers.ZooKeeper(folder / "zookeeper").start()
         if engine == "18.16":
-            self.clickhouse = servers.ClickHouse18(folder / "ch", self.zookeeper, "r1").start()
+            self.replication_proxy = Proxy(self.zookeeper.port)
+            self.clickhouse = servers.ClickHouse18(folder / "ch", self.replication_proxy, "r1").start()
             self.second = servers.ClickHouse18(folder / "ch2", self.zookeeper, "r2").start()
         else:
             self.clickhouse = servers.ClickHouse26(folder / "ch").start()
@@ -108,6 +91,8 @@ class World:
             uri = f"sqlite:{folder}/chxa.db"
         self.engine = Engine(self.clickhouse, "soak")
         self.names = []
+        if self.second:
+            wait_for("ZooKeeper serves", 60, self.is_zookeeper_serving)
         self.make_tables()
         self.chxad = Chxad(folder / "chxad", uri, self.ch_proxy)
         self.chxad.spawn()
@@ -135,12 +120,17 @@ class World:
             self.engine.make(name, columns, definition)
             self.names.append(name)
 
+    def is_zookeeper_serving(self):
+        """It answers "imok" a little before it takes clients."""
+        return self.clickhouse.rows("SELECT count() FROM system.zookeeper WHERE path = '/'")
+
     @property
     def tables(self):
         return [self.engine.table(name) for name in self.names]
 
     def stop(self):
-        for server in (self.chxad, self.ch_proxy, self.zk_proxy, self.clickhouse, self.second, self.zookeeper):
+        proxies = (self.ch_proxy, self.zk_proxy, self.replication_proxy)
+        for server in (self.chxad, *proxies, self.clickhouse, self.second, self.zookeeper):
             if server is not None:
                 server.stop()
 
@@ -174,7 +164,7 @@ class Chaos:
             events += [(self.freeze, name)] * 2
         if not spare_chxad:
             events += [(self.terminate, "chxad"), (self.kill_both, "clickhouse"), (self.kill_both, "clickhouse")]
-        for name in ("ch_proxy", "zk_proxy"):
+        for name in ("ch_proxy", "zk_proxy", "replication_proxy"):
             if getattr(self.world, name):
                 events += [(self.disturb, name)] * 4
         return events
@@ -262,17 +252,12 @@ class Chaos:
     def disturb(self, name):
         proxy = getattr(self.world, name)
         mode = self.random.choice(("cut", "swallow", "drop", "refuse", "trigger"))
-        if mode == "trigger" and name == "zk_proxy":
-            mode = "cut"
-        self.done(f"{name} {mode}")
-        if mode == "cut":
-            proxy.tell("cut")
-            return
         if mode == "trigger":
-            verb = self.random.choice(("swallow", "drop"))
-            proxy.tell(f"{verb}-on {self.random.choice(('ATTACH', 'INSERT', 'system.processes', 'CREATE'))}")
-        else:
-            proxy.tell(mode)
+            mode = f"{self.random.choice(('swallow', 'drop'))}-on {self.random.choice(TRIGGERS[name])}"
+        self.done(f"{name} {mode}")
+        proxy.tell(mode)
+        if mode == "cut":
+            return
 
         def mend():
             proxy.tell("pass")
