@@ -47,6 +47,7 @@ struct commit {
     bool refused;    /* the table does not suit the parts: op.error says why; move them back */
     bool no_dedup;   /* an ATTACH was swallowed by deduplication: switch it off */
     unsigned blocks; /* in a row */
+    char *block;     /* what blocks it, as last told */
     const struct chxa_target **targets;
     size_t n_targets, at;
     struct chxa_part *parts;   /* of the target at `at`; shallow, in write order */
@@ -138,6 +139,14 @@ static void target_done(struct commit *commit)
     commit->parts = NULL;
     commit->table_paths = NULL;
     commit->n_parts = commit->n_batch = commit->n_paths = 0;
+}
+
+/* The record was read again: pointers into it are void. */
+static void forget_targets(struct commit *commit)
+{
+    target_done(commit);
+    free(commit->targets);
+    commit->targets = NULL;
 }
 
 /* ---- waiting for what is not in our hands ---- */
@@ -691,36 +700,46 @@ static void commit_retreat(struct op *op)
     op_sent(op);
 }
 
-static void blocked_told(struct op *op)
+static void blocked_told(struct commit *commit)
 {
-    struct commit *commit = (struct commit *)op;
     struct error blocked = {0};
-    error_set(&blocked, CHXA_E_BLOCKED, "the commit is decided but blocked: %s",
-              error_message(&op->error));
-    txn_answer_error(op->txn, TXN_COMMIT, &blocked);
+    error_set(&blocked, CHXA_E_BLOCKED, "the commit is decided but blocked: %s", commit->block);
+    txn_answer_error(commit->op.txn, TXN_COMMIT, &blocked);
     error_clear(&blocked);
     commit->unsure = true;
-    wait_and_retry(commit, "quiet");
+    wait_and_retry(commit, commit->targets ? "quiet" : "target");
 }
 
+static void block_reloaded(struct op *op, int code)
+{
+    if (code == 0)
+        forget_targets((struct commit *)op);
+    blocked_told((struct commit *)op);
+}
+
+/* A reason that could not be stored is told, and stored at the next try. */
 static void commit_blocked(struct op *op, int code)
 {
-    (void)code; /* the reason could not be stored: it is told, and stored at the next try */
-    blocked_told(op);
+    if (code == CHXA_E_STORE_CONFLICT || code == CHXA_E_STORE_UNKNOWN)
+        txn_reload(op, block_reloaded);
+    else
+        blocked_told((struct commit *)op);
 }
 
 static void commit_block(struct op *op)
 {
+    struct commit *commit = (struct commit *)op;
     const struct chxa_record *record = &op->txn->record;
     const char *reason = error_message(&op->error);
+    bool news = commit->block == NULL || strcmp(commit->block, reason) != 0;
+    mem_replace(&commit->block, reason);
     if (record->blocked && record->reason && strcmp(record->reason, reason) == 0) {
-        blocked_told(op);
+        blocked_told(commit);
         return;
     }
-    log_error("commit blocked", "xid=%s reason=\"%s\"", txn_xid(op->txn), reason);
-    char *copy = mem_strdup(reason);
-    txn_store_state(op, CHXA_COMMITTING, copy, true, commit_blocked);
-    free(copy);
+    if (news)
+        log_error("commit blocked", "xid=%s reason=\"%s\"", txn_xid(op->txn), reason);
+    txn_store_state(op, CHXA_COMMITTING, commit->block, true, commit_blocked);
 }
 
 /* ---- sync, record, clear ---- */
@@ -773,9 +792,7 @@ static void commit_sync(struct op *op)
 static void commit_reloaded(struct op *op, int code)
 {
     struct commit *commit = (struct commit *)op;
-    target_done(commit);
-    free(commit->targets);
-    commit->targets = NULL;
+    forget_targets(commit);
     if (code == 0 && op->txn->record.state == CHXA_COMMITTED)
         op_goto(op, "clear");
     else if (code == 0)
@@ -847,5 +864,6 @@ static void commit_release(struct op *op)
     free(commit->targets);
     free(commit->rejection);
     free(commit->xid);
+    free(commit->block);
     free(commit);
 }

@@ -170,6 +170,7 @@ static void recover_disks(struct op *op)
                       disks_known, op);
 }
 
+/* Sets the coordinator's locks and history: recovery alone uses them, and waits for this. */
 static void lock_work(struct op *op)
 {
     struct recover *recover = (struct recover *)op;
