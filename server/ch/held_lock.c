@@ -109,12 +109,36 @@ static int claim(int fd, const char *root, const char *path, const char *identit
     return 0;
 }
 
+/*
+ * ClickHouse made these folders, so they tell its user. Root could stage rows beside it, but
+ * ClickHouse could not read them, and that would come out only after the decision.
+ */
+static int check_user(const char *root, struct error *error)
+{
+    static const char *const folders[] = {"store", "data"};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof folders / sizeof *folders; i++) {
+        char *path = mem_printf("%s/%s", root, folders[i]);
+        struct stat found;
+        if (stat(path, &found) == 0 && found.st_uid != geteuid())
+            code = error_set(error, CHXA_E_IO_FAILED,
+                             "%s is user %u's, chxad runs as user %u: it must run as the user that "
+                             "ClickHouse runs as",
+                             path, (unsigned)found.st_uid, (unsigned)geteuid());
+        free(path);
+    }
+    return code;
+}
+
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
               struct held_history *ret_history, struct error *error)
 {
     char *folder = mem_printf("%s/chxa", root);
     char *path = mem_printf("%s/owner", folder);
-    int code = 0, fd = -1;
+    int fd = -1;
+    int code = check_user(root, error);
+    if (code)
+        goto out;
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
         code = failed(error, folder);
         goto out;

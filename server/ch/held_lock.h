@@ -28,8 +28,8 @@ struct held_history {
  * *ret_fd is closed (or the process ends in any way). Notes epoch (the one just taken from the
  * store) and the kernel's boot id in the file; sets in *ret_history what differs from the last time
  * (and leaves alone what does not). CHXA_E_NOT_READY: another process has it, or it belongs to
- * another node and still holds transactions; CHXA_E_IO_FAILED: the root cannot be written (not the
- * same machine or user as ClickHouse).
+ * another node and still holds transactions; CHXA_E_IO_FAILED: the root cannot be written, or its
+ * folders are another user's (not the same machine or user as ClickHouse).
  */
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
               struct held_history *ret_history, struct error *error);

@@ -140,6 +140,29 @@ START_TEST(a_root_that_is_not_there_is_an_error)
 }
 END_TEST
 
+/* Only root can make a file of somebody else; for others there is nothing to see here. */
+START_TEST(another_user_than_clickhouse_is_refused)
+{
+    int fd;
+    bool behind;
+    char *data = mem_printf("%s/data", root);
+    ck_assert_int_eq(mkdir(data, 0700), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(data, 65534, 65534), 0);
+        ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), CHXA_E_IO_FAILED);
+        ck_assert(!exists("")); /* nothing was made that ClickHouse's user could not use */
+        ck_assert_int_eq(chown(data, 0, 0), 0);
+    }
+    ck_assert_int_eq(lock("main/n1", 1, &fd, &behind), 0);
+    close(fd);
+    free(data);
+    remove_file("chxa/owner");
+    remove_file("chxa");
+    remove_file("data");
+    rmdir(root);
+}
+END_TEST
+
 START_TEST(set_aside_keeps_what_it_moves)
 {
     int fd;
@@ -176,6 +199,7 @@ int main(void)
     tcase_add_test(tests, a_store_that_lost_its_epochs_is_noticed);
     tcase_add_test(tests, a_restart_of_the_machine_is_noticed);
     tcase_add_test(tests, a_root_that_is_not_there_is_an_error);
+    tcase_add_test(tests, another_user_than_clickhouse_is_refused);
     tcase_add_test(tests, set_aside_keeps_what_it_moves);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
