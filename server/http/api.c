@@ -70,6 +70,17 @@ void api_answer(struct api_call *call, int status, const struct http_header *hea
     free(call);
 }
 
+/* Ends in a newline, for who reads it in a terminal. */
+static void answer_line(struct api_call *call, int status, const struct http_header *headers,
+                        size_t n_headers, const char *json)
+{
+    struct buf body = {0};
+    buf_puts(&body, json);
+    buf_puts(&body, "\n");
+    api_answer(call, status, headers, n_headers, "application/json", body.data, body.len);
+    buf_clear(&body);
+}
+
 static void answer_json_with(struct api_call *call, int status, const struct http_header *headers,
                              size_t n_headers, json_t *value)
 {
@@ -82,11 +93,7 @@ static void answer_json_with(struct api_call *call, int status, const struct htt
         api_answer(call, 500, NULL, 0, "application/json", none, sizeof none - 1);
         return;
     }
-    struct buf body = {0};
-    buf_puts(&body, text);
-    buf_puts(&body, "\n");
-    api_answer(call, status, headers, n_headers, "application/json", body.data, body.len);
-    buf_clear(&body);
+    answer_line(call, status, headers, n_headers, text);
     free(text);
 }
 
@@ -100,7 +107,7 @@ void api_answer_text(struct api_call *call, int status, int code, char *text)
     if (code)
         api_answer_error(call, code, "%s", chxa_error_text(code));
     else
-        api_answer(call, status, NULL, 0, "application/json", text, strlen(text));
+        answer_line(call, status, NULL, 0, text);
     free(text);
 }
 
@@ -265,7 +272,8 @@ static void answer_no_route(struct api_call *call, const char *path, const char 
         return;
     }
     struct error error = {0};
-    error_set(&error, CHXA_E_METHOD_NOT_ALLOWED, "%s is not allowed here; %s is", method, allowed);
+    error_set(&error, CHXA_E_METHOD_NOT_ALLOWED, "%s is not allowed here, only %s", method,
+              allowed);
     metrics_error(error.code);
     struct http_header header = {"Allow", allowed};
     answer_json_with(call, chxa_error_http(error.code), &header, 1, api_error_json(&error, NULL));

@@ -219,8 +219,9 @@ void api_list(struct api_call *call)
     if (older_than_ms && filter.created_before_ms < 1)
         filter.created_before_ms = 1;
     if (!read_states(http_request_param(request, "state"), &filter.states))
-        api_answer_error(call, CHXA_E_INVALID_REQUEST,
-                         "state must be a list of states: Initialized, Prepared, …");
+        api_answer_error(
+            call, CHXA_E_INVALID_REQUEST,
+            "state must be a list of states, like Prepared,Committing, in their exact spelling");
     else
         store_list(coord_store(call->api->coord), &filter, listed, call);
 }
