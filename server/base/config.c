@@ -288,8 +288,10 @@ static void read_flags(struct loader *loader, int argc, char *const argv[], bool
         if (value == NULL && next_is_value)
             value = argv[++i];
         if (!known) {
+            char *where = mem_printf("--%s", name);
             if (set)
-                unknown_key(loader, "flag", name);
+                unknown_key(loader, where, name);
+            free(where);
         } else if (value == NULL) {
             if (set)
                 problem(loader, "--%s: its value is missing", name);
@@ -345,7 +347,8 @@ static void check_together(struct loader *loader)
 {
     const struct config *config = loader->config;
     if (*config->node == '\0' && config->origin[CONFIG_KEY_node].source == CONFIG_FROM_DEFAULT)
-        problem(loader, "node: must be given: %s", config_check_name(""));
+        problem(loader, "node: must be given, with --node or in the file: %s",
+                config_check_name(""));
     bool wildcard =
         strncmp(config->listen, "0.0.0.0:", 8) == 0 || strncmp(config->listen, "[::]:", 5) == 0;
     if (wildcard && *config->advertise == '\0')

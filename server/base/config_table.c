@@ -92,7 +92,7 @@ static bool is_address(const char *value)
 
 static const char *config_check_address(const char *value)
 {
-    return is_address(value) ? NULL : "host:port or [IPv6]:port";
+    return is_address(value) ? NULL : "host:port or [IPv6]:port, the port from 0 to 65535";
 }
 
 static const char *config_check_base_url(const char *value)

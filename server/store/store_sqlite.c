@@ -767,8 +767,12 @@ static int sqlite_open_db(struct sqlite_store *store, const struct store_config 
                           struct error *error)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    if (sqlite3_open_v2(store->path, &store->db, flags, NULL) != SQLITE_OK)
-        return fail_sql(store, error);
+    if (sqlite3_open_v2(store->path, &store->db, flags, NULL) != SQLITE_OK) {
+        int reason = sqlite3_system_errno(store->db);
+        return error_set(error, CHXA_E_STORE_UNAVAILABLE,
+                         "%s: %s: %s (its folder must exist, and chxad's user must own it)",
+                         store->path, sqlite3_errmsg(store->db), strerror(reason));
+    }
     sqlite3_extended_result_codes(store->db, 1);
     uint64_t busy_ms = config->operation_timeout_ms ? config->operation_timeout_ms : 5000;
     sqlite3_busy_timeout(store->db, busy_ms > INT32_MAX ? INT32_MAX : (int)busy_ms);
