@@ -276,11 +276,11 @@ class Chaos:
                 continue
             if server.process.poll() is None:
                 continue
-            tail = server.log_tail(30)
+            tail = server.log_tail(100)
             if name in ("clickhouse", "replica"):
                 self.done(f"{name} ended by itself")
                 self.ledger.note(tail)
-                if "Code: 231" in tail:
+                if "doesn't look like the set of parts in ZooKeeper" in tail:
                     flags = server.folder / "data" / "flags"
                     flags.mkdir(exist_ok=True)
                     (flags / "force_restore_data").touch()
@@ -423,8 +423,8 @@ def run_pair(folder, engine, store, seconds, seed, ledger):
                     world.chxad.kill()
                     world.chxad.spawn()
                     Check(world, ledger).run()
-            except AssertionError as error:
-                ledger.fault(str(error))
+            except (AssertionError, OSError, servers.ClickHouseError) as error:
+                ledger.fault(f"the check ended by {type(error).__name__}: {error}")
             descriptors = max(descriptors, chaos.descriptors)
             if spare_chxad:
                 memory += chaos.memory

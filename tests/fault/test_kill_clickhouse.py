@@ -73,7 +73,7 @@ class Lab:
                 server.process.send_signal(signal.SIGCONT)
             server.stop()
 
-    def make(self, number):
+    def make(self, number, own_rows=True):
         name = f"t{number}"
         columns = "d Date, p UInt16, a UInt64"
         definition = "ENGINE = MergeTree PARTITION BY p ORDER BY a"
@@ -81,9 +81,11 @@ class Lab:
             definition = f"ENGINE = ReplicatedMergeTree('/tables/{name}', '{{replica}}') PARTITION BY p ORDER BY a"
         for engine in self.engines:
             table = engine.make(name, columns, definition)
-        # Rows of its own, so that 200 parts that are not in ZooKeeper are not "most of the table" (code 231).
-        first = "".join(f"2024-01-01,9999,{10**6 + n}\n" for n in range(1000))
-        self.clickhouse.query(f"INSERT INTO {table} FORMAT CSV", body=first.encode())
+        # Rows of its own, so that a part that is not in ZooKeeper is not "most of the table" (code 231).
+        self.own_rows = 1000 if own_rows else 0
+        if own_rows:
+            first = "".join(f"2024-01-01,9999,{10**6 + n}\n" for n in range(1000))
+            self.clickhouse.query(f"INSERT INTO {table} FORMAT CSV", body=first.encode())
         return name, table
 
     def stage(self, xid, table):
@@ -139,7 +141,7 @@ class Lab:
 
     def check(self, name, table):
         total = PARTS * ROWS
-        want = f"{total + 1000}\t{total}\t{sum(range(total))}"
+        want = f"{total + self.own_rows}\t{total}\t{sum(range(total))}"
         question = f"SELECT count(), uniqExactIf(a, p < 9999), sumIf(a, p < 9999) FROM {table}"
         for engine in self.engines:
             deadline = time.monotonic() + 60
@@ -284,6 +286,32 @@ def test_replica_killed_between_rename_and_zookeeper(kill_lab):
     print(f"{ignored} of {ROUNDS} rounds left a part in detached/ignored_…")
     # The window is most of an ATTACH's time: a run that never meets it does not test it.
     assert ignored > 0 or ROUNDS < 4
+
+
+@pytest.mark.big
+@pytest.mark.parametrize("engine_name,store_name,replicated", ON_REPLICAS)
+def test_replica_that_does_not_load(kill_lab):
+    """The part that ZooKeeper does not know is most of the table: ClickHouse does not start (it says
+    code 231, and with it ends) until the operator tells it to. chxad waits, says so, and then finishes."""
+    name, table = kill_lab.make(next(_numbers), own_rows=False)
+    kill_lab.stage("not-loaded", table)
+    kill_lab.proxy.tell("drop-on /log/log-")
+    kill_lab.client.commit("not-loaded", wait_ms=0).ok(202)
+    time.sleep(kill_lab.span())
+    kill_lab.clickhouse.kill()
+    kill_lab.proxy.tell("pass")
+    kill_lab.proxy.tell("cut")
+    with pytest.raises(servers.ServerFailed):
+        kill_lab.back(kill_lab.clickhouse)
+    assert "doesn't look like the set of parts in ZooKeeper" in kill_lab.clickhouse.log_path.read_text(errors="replace")
+    answer = kill_lab.client.get("not-loaded").ok()
+    assert answer["state"] == "Committing" and "ClickHouse" in answer["reason"], answer
+    flags = kill_lab.clickhouse.folder / "data" / "flags"
+    flags.mkdir(exist_ok=True)
+    (flags / "force_restore_data").touch()
+    kill_lab.back(kill_lab.clickhouse)
+    kill_lab.committed("not-loaded")
+    kill_lab.check(name, table)
 
 
 @pytest.mark.big

@@ -18,6 +18,7 @@
  *
  * Single-threaded; nothing is buffered beyond libuv's own queues.
  */
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,6 +225,7 @@ static void input_came(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGPIPE, SIG_IGN); /* libuv writes without MSG_NOSIGNAL; a peer may have reset */
     char *colon = argc == 2 ? strrchr(argv[1], ':') : NULL;
     if (colon == NULL) {
         fputs("usage: cutproxy HOST:PORT\n", stderr);
