@@ -93,15 +93,16 @@ void recover_start(struct coord *coord)
 /* Waits and runs the step again; the reason is told to those who ask. */
 static void try_again(struct op *op, const char *what, const struct error *error)
 {
+    if (op->coord->stopping) {
+        op_fail(op, CHXA_E_CANCELLED, "stopping");
+        return;
+    }
     char *why = mem_printf("%s: %s", what, error_message(error));
     if (coord_not_ready(op->coord) == NULL || strcmp(coord_not_ready(op->coord), why) != 0)
         log_warn("recovery waits", "step=%s reason=\"%s\"", op->kind->steps[op->at].name, why);
     coord_set_not_ready(op->coord, why);
     free(why);
-    if (op->coord->stopping)
-        op_fail(op, CHXA_E_CANCELLED, "stopping");
-    else
-        op_retry(op, NULL, op_backoff_ms(op->tries, RETRY_MIN_MS, RETRY_MAX_MS));
+    op_retry(op, NULL, op_backoff_ms(op->tries, RETRY_MIN_MS, RETRY_MAX_MS));
 }
 
 /* ---- probe ---- */
