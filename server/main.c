@@ -79,6 +79,15 @@ static void ready(void *arg)
     notify_systemd("READY=1");
 }
 
+/* As by kill -9, which is always safe; whoever supervises us starts us again, and then we wait for
+ * the lock. */
+static void replaced(void *arg)
+{
+    (void)arg;
+    log_error("another process has taken this node's lock: ending, so that it can work", "%s", "");
+    _exit(1);
+}
+
 /* ---- stopping ---- */
 
 static void client_closed(void *arg)
@@ -204,7 +213,7 @@ static void make_coord(struct daemon *daemon)
         .fsync = config->fsync,
     };
     coord_new(&daemon->loop, &coord, daemon->client, &daemon->coord);
-    coord_on_ready(daemon->coord, ready, daemon);
+    coord_on_ready(daemon->coord, ready, replaced, daemon);
     daemon->api = (struct api){
         .coord = daemon->coord,
         .wait_ms_default = config->wait_ms_default,

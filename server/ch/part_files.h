@@ -135,6 +135,10 @@ int held_remove_part(const char *xid, const char *root, uint64_t number, struct 
 /* Removes one transaction folder by its name (from held_list), with all that is in it: the way to
  * folders that no record names. Missing is fine. */
 int held_remove_folder(const char *root, const char *name, struct error *error);
+/* Removes the held parts of the transaction whose numbers are not in named: of writes that were
+ * linked but never recorded. Missing is fine. */
+int held_remove_unnamed(const char *xid, const char *root, const uint64_t *named, size_t n_named,
+                        struct error *error);
 /* Moves the folder <root>/chxa/<name> to <root>/chxa/lost/<name> (with the time behind it if that
  * exists). Missing is fine. */
 int held_set_aside(const char *root, const char *name, struct error *error);

@@ -144,13 +144,15 @@ static int disk_view_open(const char *xid, const char *table_path, const char *r
         view.detached = dirs_open_at(table, DETACHED);
         number = view.detached < 0 && view.detached != -ENOENT ? view.detached : 0;
     }
-    if (number == 0 && view.detached >= 0) {
-        int again = dup(view.detached);
-        number = again < 0 ? -errno : inodes_read(again, &view.in_detached);
-    }
+    /* The table first: while no ALTER of ours runs, a part can only move from it to detached/ (a replica that throws out
+     * what its ZooKeeper does not know), and must not slip past between the two lists. */
     if (number == 0) {
         number = inodes_read(table, &view.in_table);
         table = -1;
+    }
+    if (number == 0 && view.detached >= 0) {
+        int again = dup(view.detached);
+        number = again < 0 ? -errno : inodes_read(again, &view.in_detached);
     }
     dirs_close(&table);
     if (number != 0) {
@@ -485,6 +487,47 @@ int held_remove_part(const char *xid, const char *root, uint64_t number, struct 
     dirs_close(&held);
     return failed == 0 ? 0
                        : dirs_failed(error, failed, "remove a held part under", root, name.text);
+}
+
+struct unnamed {
+    const uint64_t *named;
+    size_t n_named;
+    uint64_t *numbers; /* found, and not named */
+    size_t n_numbers;
+};
+
+static int unnamed_visit(void *arg, int dir, const char *name)
+{
+    struct unnamed *unnamed = arg;
+    (void)dir;
+    char *end;
+    uint64_t number = strtoull(name, &end, 10);
+    if (!isdigit((unsigned char)name[0]) || *end != '\0')
+        return 0;
+    for (size_t i = 0; i < unnamed->n_named; i++)
+        if (unnamed->named[i] == number)
+            return 0;
+    unnamed->numbers =
+        mem_realloc(unnamed->numbers, (unnamed->n_numbers + 1) * sizeof *unnamed->numbers);
+    unnamed->numbers[unnamed->n_numbers++] = number;
+    return 0;
+}
+
+int held_remove_unnamed(const char *xid, const char *root, const uint64_t *named, size_t n_named,
+                        struct error *error)
+{
+    struct unnamed unnamed = {.named = named, .n_named = n_named};
+    int held;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0 || held < 0)
+        return result;
+    int number = dirs_each(held, unnamed_visit, &unnamed);
+    if (number < 0)
+        result = dirs_failed(error, number, "list the transaction's folder under", root, HELD_AREA);
+    for (size_t i = 0; result == 0 && i < unnamed.n_numbers; i++)
+        result = held_remove_part(xid, root, unnamed.numbers[i], error);
+    free(unnamed.numbers);
+    return result;
 }
 
 struct folder_names {

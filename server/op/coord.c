@@ -145,8 +145,10 @@ const char *coord_not_ready(const struct coord *coord)
     return coord->not_ready;
 }
 
-void coord_on_ready(struct coord *coord, void (*ready)(void *arg), void *arg)
+void coord_on_ready(struct coord *coord, void (*ready)(void *arg), void (*replaced)(void *arg),
+                    void *arg)
 {
+    coord->on_replaced = replaced;
     coord->on_ready = ready;
     coord->on_ready_arg = arg;
 }
@@ -179,6 +181,8 @@ void coord_store_event(void *arg, enum store_event event, const char *detail)
     case STORE_REFUSED:
         coord_set_not_ready(coord, "another process holds this node's lock");
         log_warn("node lock refused", "detail=\"%s\"", detail);
+        if (coord->n_locks && coord->on_replaced)
+            coord->on_replaced(coord->on_ready_arg);
         break;
     }
 }

@@ -66,8 +66,11 @@ void coord_free(struct coord *coord);
 /* NULL when requests are served; else a sentence on what is missing (store, ClickHouse, recovery).
  */
 const char *coord_not_ready(const struct coord *coord);
-/* Called once, when the first recovery is done. */
-void coord_on_ready(struct coord *coord, void (*ready)(void *arg), void *arg);
+/* ready: called once, when the first recovery is done. replaced: another live process has taken the
+ * node's lock in the store while this one holds the held areas; each would wait for the other for
+ * ever, so this one should end at once. */
+void coord_on_ready(struct coord *coord, void (*ready)(void *arg), void (*replaced)(void *arg),
+                    void *arg);
 
 struct coord_reply {
     int code;                         /* 0 or an error */

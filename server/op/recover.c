@@ -30,8 +30,10 @@
 struct folder { /* in a held area, of no open transaction */
     char *root, *name;
     bool remove;
-    bool set_aside;  /* no record, but the store may have lost it */
-    bool only_empty; /* of a committed transaction: nothing but markers may be in it */
+    bool set_aside; /* no record, but the store may have lost it */
+    bool committed;
+    uint64_t *named; /* numbers of a committed transaction's parts: none of them may be in it */
+    size_t n_named;
 };
 
 struct recover {
@@ -45,6 +47,13 @@ struct recover {
     struct folder *folders;
     size_t n_folders, next_folder;
 };
+
+static void folder_clear(struct folder *folder)
+{
+    free(folder->root);
+    free(folder->name);
+    free(folder->named);
+}
 
 static void recover_probe(struct op *op);
 static void recover_disks(struct op *op);
@@ -324,8 +333,8 @@ static void folders_work(struct op *op)
         recover->folders =
             mem_realloc(recover->folders, (recover->n_folders + n) * sizeof *recover->folders);
         for (size_t j = 0; j < n; j++)
-            recover->folders[recover->n_folders++] =
-                (struct folder){mem_strdup(coord->roots[i]), names[j], false, false, false};
+            recover->folders[recover->n_folders++] = (struct folder){
+                mem_strdup(coord->roots[i]), names[j], false, false, false, NULL, 0};
         free(names);
     }
 }
@@ -360,8 +369,7 @@ static void folders_listed(struct op *op)
             recover->folders[kept++] = folder;
             continue;
         }
-        free(folder.root);
-        free(folder.name);
+        folder_clear(&folder);
     }
     recover->n_folders = kept;
     op_next(op);
@@ -371,16 +379,24 @@ static void recover_folders(struct op *op)
 {
     struct recover *recover = (struct recover *)op;
     for (size_t i = 0; i < recover->n_folders; i++) {
-        free(recover->folders[i].root);
-        free(recover->folders[i].name);
+        folder_clear(&recover->folders[i]);
     }
     recover->n_folders = 0;
     op_blocking(op, folders_work, folders_listed);
 }
 
+static void name_parts(struct folder *folder, const struct chxa_record *record)
+{
+    folder->committed = true;
+    folder->named = mem_array(chxa_record_parts(record), sizeof *folder->named);
+    for (size_t i = 0; i < record->n_writes; i++)
+        for (size_t j = 0; j < record->writes[i].n_parts; j++)
+            folder->named[folder->n_named++] = record->writes[i].parts[j].number;
+}
+
 /* No record, or Aborted: garbage. Committed: its parts were seen in their tables before that was
- * recorded, and only markers can be left; a folder that still has parts is looked at again by
- * `clean`, which refuses to remove it. */
+ * recorded, so markers can be left, and parts that no write names; one that a write names is a
+ * hazard, and `clean` refuses to remove it. */
 static void folder_judged(void *arg, const struct store_result *result)
 {
     struct recover *recover = arg;
@@ -398,7 +414,7 @@ static void folder_judged(void *arg, const struct store_result *result)
         return;
     }
     if (result->code == 0 && result->record->state == CHXA_COMMITTED)
-        folder->only_empty = true;
+        name_parts(folder, result->record);
     recover->next_folder++;
     op_goto(op, "judge");
 }
@@ -421,29 +437,34 @@ static void recover_judge(struct op *op)
     store_get(op->coord->store, name + 2, folder_judged, recover);
 }
 
+static int clean_folder(const struct folder *folder, bool set_aside, struct error *error)
+{
+    if (set_aside)
+        return held_set_aside(folder->root, folder->name, error);
+    if (!folder->committed)
+        return held_remove_folder(folder->root, folder->name, error);
+    const char *xid = folder->name + 2;
+    int code = held_remove_unnamed(xid, folder->root, folder->named, folder->n_named, error);
+    return code ? code : held_remove(xid, &folder->root, 1, true, error);
+}
+
 static void clean_work(struct op *op)
 {
     struct recover *recover = (struct recover *)op;
     for (size_t i = 0; i < recover->n_folders; i++) {
-        struct folder *folder = &recover->folders[i];
+        const struct folder *folder = &recover->folders[i];
         if (!folder->remove)
             continue;
+        bool set_aside = folder->set_aside && op->coord->history.store_behind;
         struct error error = {0};
-        int code;
-        if (folder->set_aside && op->coord->history.store_behind)
-            code = held_set_aside(folder->root, folder->name, &error);
-        else if (folder->only_empty)
-            code = held_remove(folder->name + 2, &folder->root, 1, true, &error);
-        else
-            code = held_remove_folder(folder->root, folder->name, &error);
-        if (code)
+        if (clean_folder(folder, set_aside, &error) != 0)
             log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
                       folder->root, folder->name, error_message(&error));
-        else if (folder->set_aside && op->coord->history.store_behind)
-            log_error("hazard: held folder without a record set aside, for the store has lost its "
-                      "history or is "
-                      "another one",
-                      "folder=\"%s/chxa/lost/%s\"", folder->root, folder->name);
+        else if (set_aside)
+            log_error(
+                "hazard: the store has lost its history, or is another one: held folder without "
+                "a record set aside",
+                "folder=\"%s/chxa/lost/%s\"", folder->root, folder->name);
         else
             log_info("held folder removed", "folder=\"%s/chxa/%s\"", folder->root, folder->name);
         error_clear(&error);
@@ -503,8 +524,7 @@ static void recover_release(struct op *op)
     for (size_t i = 0; i < recover->n_xids; i++)
         free(recover->xids[i]);
     for (size_t i = 0; i < recover->n_folders; i++) {
-        free(recover->folders[i].root);
-        free(recover->folders[i].name);
+        folder_clear(&recover->folders[i]);
     }
     free(recover->xids);
     free(recover->folders);

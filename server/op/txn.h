@@ -90,6 +90,7 @@ struct coord {
     struct op *recovery; /* running, or NULL */
     char *not_ready;
     void (*on_ready)(void *arg);
+    void (*on_replaced)(void *arg);
     void *on_ready_arg;
     void (*on_stopped)(void *arg);
     void *on_stopped_arg;

@@ -727,6 +727,25 @@ START_TEST(test_remove)
 }
 END_TEST
 
+START_TEST(test_remove_unnamed)
+{
+    const uint64_t named[] = {5, 7};
+    ck_assert_int_eq(held_remove_unnamed(XID, root, named, 2, &err), 0); /* nothing there yet */
+    make_part(table, "all_1_1_0", "1");
+    struct chxa_part five = link_part("all_1_1_0", 5), six = link_part("all_1_1_0", 6);
+    ck_assert_int_eq(held_mark(root, XID, &five, false, &err), 0);
+    for (int again = 0; again < 2; again++)
+        ck_assert_int_eq(held_remove_unnamed(XID, root, named, 2, &err), 0);
+    ck_assert(exists(path_of(root, "chxa/t-" XID "/5")));
+    ck_assert(exists(path_of(root, "chxa/t-" XID "/5.moved")));
+    ck_assert(!exists(path_of(root, "chxa/t-" XID "/6")));
+    ck_assert_int_eq(held_remove_unnamed(XID, root, NULL, 0, &err), 0);
+    ck_assert(!exists(path_of(root, "chxa/t-" XID "/5")));
+    chxa_part_clear(&five);
+    chxa_part_clear(&six);
+}
+END_TEST
+
 START_TEST(test_held_list)
 {
     char **names = NULL;
@@ -783,6 +802,7 @@ int main(void)
     tcase_add_test(files, test_places_disks);
     tcase_add_test(files, test_move_blocked);
     tcase_add_test(files, test_remove);
+    tcase_add_test(files, test_remove_unnamed);
     tcase_add_test(files, test_held_list);
     suite_add_tcase(suite, files);
     SRunner *runner = srunner_create(suite);
