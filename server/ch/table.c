@@ -403,6 +403,11 @@ static void check_disks(uv_work_t *work)
                                         "it is not on the same filesystem as its disk's root");
             return;
         }
+        if (i == 0) {
+            char *schema = table_schema_add_folder(table->schema, status[0].st_ino);
+            free(table->schema);
+            table->schema = schema;
+        }
     }
 }
 

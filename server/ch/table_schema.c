@@ -14,6 +14,7 @@
 #include "ch/table.h"
 #include "ch/table_engine.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,28 @@ static char *compare_alters(const json_t *staged, const json_t *now)
     return NULL;
 }
 
+char *table_schema_add_folder(const char *schema, uint64_t inode)
+{
+    json_t *root = json_loads(schema, 0, NULL);
+    assert(json_is_object(root));
+    json_object_set_new(root, "folder", json_integer((json_int_t)inode));
+    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(root);
+    if (text == NULL)
+        abort();
+    return text;
+}
+
+/* Only where there is no UUID: there it says the same, less directly. */
+static char *compare_folders(const json_t *staged, const json_t *now)
+{
+    json_int_t before = json_integer_value(json_object_get(staged, "folder"));
+    json_int_t after = json_integer_value(json_object_get(now, "folder"));
+    if (before == after || *text_of(staged, "uuid"))
+        return NULL;
+    return mem_strdup("another table stands under its name (its folder is another one)");
+}
+
 bool table_schema_compatible(const char *staged, const char *now, char **ret_why)
 {
     if (strcmp(staged, now) == 0)
@@ -197,6 +220,8 @@ bool table_schema_compatible(const char *staged, const char *now, char **ret_why
         why = compare_columns(before, after);
     if (why == NULL)
         why = compare_alters(before, after);
+    if (why == NULL)
+        why = compare_folders(before, after);
     json_decref(before);
     json_decref(after);
     if (why == NULL)

@@ -393,18 +393,29 @@ static bool work_failed(struct op *op)
     return true;
 }
 
+static bool all_active(const struct commit *commit)
+{
+    for (size_t i = 0; i < commit->n_parts; i++)
+        if (commit->places[i].active == NULL)
+            return false;
+    return true;
+}
+
 static void commit_looked(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     if (work_failed(op))
         return;
+    if (commit->refused && !all_active(commit)) {
+        /* It may not even be the table that the parts were moved to: absence proves nothing here. */
+        op_goto(op, "retreat");
+        return;
+    }
     size_t vanished = choose_batch(commit);
     if (vanished < commit->n_parts)
         block_vanished(commit, vanished);
     else if (commit->n_batch == 0)
         op_goto(op, "confirm");
-    else if (commit->refused)
-        op_goto(op, "retreat");
     else
         op_next(op);
 }

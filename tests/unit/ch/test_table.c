@@ -258,6 +258,29 @@ START_TEST(test_odd_names)
 }
 END_TEST
 
+/* Without UUIDs the folder's inode tells one table from another of the same structure. */
+START_TEST(another_folder_is_another_table)
+{
+    schema_reset();
+    const char *uuid = schema.uuid;
+    for (int with_uuid = 0; with_uuid < 2; with_uuid++) {
+        schema.uuid = with_uuid ? uuid : "";
+        char *plain = table_schema_encode(&schema);
+        char *staged = table_schema_add_folder(plain, 7), *same = table_schema_add_folder(plain, 7);
+        char *other = table_schema_add_folder(plain, 8), *why = NULL;
+        ck_assert(table_schema_compatible(staged, same, &why));
+        ck_assert_int_eq(table_schema_compatible(staged, other, &why), with_uuid);
+        if (!with_uuid)
+            ck_assert_ptr_nonnull(strstr(why, "folder"));
+        free(why);
+        free(plain);
+        free(staged);
+        free(same);
+        free(other);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("table");
@@ -272,6 +295,7 @@ int main(void)
     tcase_add_test(structures, test_compatible);
     tcase_add_test(structures, test_incompatible);
     tcase_add_test(structures, test_odd_names);
+    tcase_add_test(structures, another_folder_is_another_table);
     suite_add_tcase(suite, structures);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
