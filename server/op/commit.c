@@ -653,7 +653,7 @@ static void commit_confirmed(void *arg, int code, struct error *error,
     }
     const struct chxa_target *target = commit->targets[commit->at];
     txn_note(op->txn,
-             "%zu parts stand in this replica of %s.%s, but not in ZooKeeper; waiting until "
+             "%zu of the parts stand in this replica of %s.%s, but not in ZooKeeper; waiting until "
              "ClickHouse sets them aside",
              missing, target->database, target->table);
     log_warn("parts not in ZooKeeper", "xid=%s table=\"%s.%s\" parts=%zu", commit->xid,
