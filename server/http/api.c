@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ID_RULE "1-280 characters of A-Z a-z 0-9 . _ : -"
+
 enum serves { READY, ALWAYS };
 
 struct route {
@@ -29,14 +31,13 @@ static const struct route routes[] = {
 #undef HTTP_ROUTE
 };
 
-#define N_ROUTES    (sizeof routes / sizeof routes[0])
-#define PLACEHOLDER "{xid}"
+#define N_ROUTES (sizeof routes / sizeof routes[0])
 
-/* Does the path fit the pattern? The {xid} segment is copied out, cut at the longest valid length
+/* Does the path fit the pattern? The {…} segment is copied out, cut at the longest valid length
  * + 1. */
 static bool route_fits(const char *pattern, const char *path, char ret_xid[CHXA_XID_BYTES_MAX + 2])
 {
-    const char *hole = strstr(pattern, PLACEHOLDER);
+    const char *hole = strchr(pattern, '{');
     ret_xid[0] = '\0';
     if (hole == NULL)
         return strcmp(pattern, path) == 0;
@@ -45,7 +46,7 @@ static bool route_fits(const char *pattern, const char *path, char ret_xid[CHXA_
         return false;
     const char *segment = path + before;
     size_t len = strcspn(segment, "/");
-    if (len == 0 || strcmp(segment + len, hole + strlen(PLACEHOLDER)) != 0)
+    if (len == 0 || strcmp(segment + len, strchr(hole, '}') + 1) != 0)
         return false;
     if (len > CHXA_XID_BYTES_MAX + 1)
         len = CHXA_XID_BYTES_MAX + 1;
@@ -203,8 +204,63 @@ static void answer_owner(struct api_call *call, const struct chxa_record *record
     store_nodes(coord_store(call->api->coord), owner_known, answer);
 }
 
+/* ---- a transaction that is not known ---- */
+
+/* It may never have been begun, or may have been finished and forgotten. The answer says how far
+ * back the records go and, when it was asked for, what its sink committed last, so that nobody
+ * takes it for "rolled back". */
+struct unknown_answer {
+    struct api_call *call;
+    struct error error;
+};
+
+static void answer_unknown(struct api_call *call, const struct error *error, json_t *sink)
+{
+    json_t *value = api_error_json(error, NULL);
+    json_object_set_new(value, "history_starts_ms", json_integer(api_history_starts_ms(call->api)));
+    if (sink)
+        json_object_set_new(value, "sink", sink);
+    answer_json_with(call, chxa_error_http(error->code), NULL, 0, value);
+}
+
+static void unknown_sink_read(void *arg, const struct store_sink_result *result)
+{
+    struct unknown_answer *answer = arg;
+    struct api_call *call = answer->call;
+    if (result->code)
+        api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
+    else
+        answer_unknown(call, &answer->error,
+                       api_sink_json(http_request_param(call->request, "sink"), result->sink));
+    error_clear(&answer->error);
+    free(answer);
+}
+
+static void answer_not_found(struct api_call *call, const struct error *error)
+{
+    const char *sink = http_request_param(call->request, "sink");
+    if (sink == NULL) {
+        answer_unknown(call, error, NULL);
+        return;
+    }
+    struct unknown_answer *answer = mem_alloc(sizeof *answer);
+    answer->call = call;
+    error_set(&answer->error, error->code, "%s", error_message(error));
+    store_sink_get(coord_store(call->api->coord), sink, unknown_sink_read, answer);
+}
+
+int64_t api_history_starts_ms(const struct api *api)
+{
+    int64_t starts_ms = clock_wall_ms() - (int64_t)api->retention_ms;
+    return starts_ms > 0 ? starts_ms : 0;
+}
+
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect)
 {
+    if (reply->code == CHXA_E_TXN_NOT_FOUND) {
+        answer_not_found(call, reply->error);
+        return;
+    }
     if (reply->code == CHXA_E_NOT_OWNER && reply->record) {
         answer_owner(call, reply->record, redirect);
         return;
@@ -247,6 +303,15 @@ bool api_param_number(struct api_call *call, const char *name, uint64_t min, uin
     return true;
 }
 
+bool api_param_sink(struct api_call *call)
+{
+    const char *sink = http_request_param(call->request, "sink");
+    if (sink == NULL || chxa_xid_valid(sink))
+        return true;
+    api_answer_error(call, CHXA_E_INVALID_REQUEST, "sink must be " ID_RULE);
+    return false;
+}
+
 bool api_params_known(struct api_call *call, const char *const *names)
 {
     const char *name, *value;
@@ -284,7 +349,10 @@ static void dispatch(struct api_call *call, const struct route *route)
 {
     const char *why = coord_not_ready(call->api->coord);
     call->route = route->pattern;
-    if (strstr(route->pattern, PLACEHOLDER) && !chxa_xid_valid(call->xid))
+    bool named = strchr(route->pattern, '{') != NULL;
+    if (named && !chxa_xid_valid(call->xid) && strstr(route->pattern, "{sink}"))
+        api_answer_error(call, CHXA_E_INVALID_REQUEST, "a sink's name is " ID_RULE);
+    else if (named && !chxa_xid_valid(call->xid))
         api_answer_error(call, CHXA_E_INVALID_XID, "%s", chxa_error_text(CHXA_E_INVALID_XID));
     else if (route->serves == READY && why)
         api_answer_error(call, CHXA_E_NOT_READY, "%s", why);

@@ -17,7 +17,7 @@ struct api_call {
     const char *route; /* pattern, for the metrics */
     uint64_t started_us;
     int status;                       /* of success, when it is not 200 */
-    char xid[CHXA_XID_BYTES_MAX + 1]; /* "" when the route has none */
+    char xid[CHXA_XID_BYTES_MAX + 1]; /* or the sink's name; "" when the route has none */
 };
 
 typedef void api_handler(struct api_call *call);
@@ -35,8 +35,12 @@ void api_answer_text(struct api_call *call, int status, int code, char *text);
 void api_answer_error(struct api_call *call, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A coordinator's reply: the record, 202 when pending; an error; 307 to the owner (redirect) or
- * 421. */
+ * 421; TXN_NOT_FOUND with what is known besides (the parameter sink). */
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect);
+/* {"sink", "epoch", "checkpoint"} */
+json_t *api_sink_json(const char *name, const struct store_sink *sink);
+/* Records that finished before this may have been forgotten. */
+int64_t api_history_starts_ms(const struct api *api);
 json_t *api_error_json(const struct error *error, const struct chxa_record *record);
 
 /* A parameter that is a whole number in [min, max]; absent: leaves *ret. False: answered 400 (call
@@ -46,5 +50,7 @@ bool api_param_number(struct api_call *call, const char *name, uint64_t min, uin
 /* False (answered) when a parameter has a name that is not in the NULL-terminated list: a typing
  * error must not be taken for a default. */
 bool api_params_known(struct api_call *call, const char *const *names);
+/* The parameter sink, if there is one, is a valid name; else false (answered). */
+bool api_param_sink(struct api_call *call);
 
 #endif

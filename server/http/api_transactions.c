@@ -105,9 +105,9 @@ void api_begin(struct api_call *call)
 
 static void finish(struct api_call *call, enum txn_event event)
 {
-    static const char *const known[] = {"wait_ms", NULL};
+    static const char *const known[] = {"wait_ms", "sink", NULL};
     uint64_t wait_ms = call->api->wait_ms_default;
-    if (!api_params_known(call, known) ||
+    if (!api_params_known(call, known) || !api_param_sink(call) ||
         !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
         return;
     coord_finish(call->api->coord, call->xid, event, wait_ms, answered, call);
@@ -144,15 +144,15 @@ static void got(void *arg, const struct coord_reply *reply)
 
 void api_get(struct api_call *call)
 {
-    static const char *const known[] = {NULL};
-    if (api_params_known(call, known))
+    static const char *const known[] = {"sink", NULL};
+    if (api_params_known(call, known) && api_param_sink(call))
         coord_get(call->api->coord, call->xid, got, call);
 }
 
 void api_forget(struct api_call *call)
 {
-    static const char *const known[] = {NULL};
-    if (api_params_known(call, known))
+    static const char *const known[] = {"sink", NULL};
+    if (api_params_known(call, known) && api_param_sink(call))
         coord_forget(call->api->coord, call->xid, answered, call);
 }
 

@@ -111,7 +111,7 @@ static bool setting_name_valid(const char *name)
 static bool is_ours(const char *name)
 {
     return strcmp(name, "query") == 0 || strcmp(name, "write_id") == 0 ||
-           strcmp(name, "views") == 0 || strcmp(name, "database") == 0;
+           strcmp(name, "views") == 0 || strcmp(name, "database") == 0 || strcmp(name, "sink") == 0;
 }
 
 /* What is not ours goes to ClickHouse as a setting. False: answered. */
@@ -182,7 +182,7 @@ void api_write(struct api_call *call)
         api_answer_error(call, CHXA_E_INVALID_REQUEST, "views may only be skip");
         return;
     }
-    if (!read_settings(call, settings, &params.n_settings))
+    if (!api_param_sink(call) || !read_settings(call, settings, &params.n_settings))
         return;
     struct api_write *api = mem_alloc(sizeof *api);
     api->call = call;

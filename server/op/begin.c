@@ -11,6 +11,7 @@
 #include "store/store_settle.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct begin {
     struct op op;
@@ -30,6 +31,23 @@ static const struct op_kind begin_kind = {
     "begin", begin_steps, sizeof begin_steps / sizeof begin_steps[0], begin_finished, begin_release,
 };
 
+#define BEGIN_AHEAD_MS 1000
+
+/* A sink's last committed checkpoint is the one that began last: two of its begins in one
+ * millisecond, or a clock that is set back a little, must not turn their order round. */
+static int64_t begin_time_ms(struct coord *coord, const char *sink)
+{
+    int64_t now_ms = clock_wall_ms(), last_ms = coord->last_begin_ms;
+    bool same = sink && coord->last_begin_sink && strcmp(sink, coord->last_begin_sink) == 0;
+    if (same && now_ms <= last_ms && last_ms - now_ms < BEGIN_AHEAD_MS)
+        now_ms = last_ms + 1;
+    if (sink && !same)
+        mem_replace(&coord->last_begin_sink, sink);
+    if (sink)
+        coord->last_begin_ms = now_ms;
+    return now_ms;
+}
+
 void begin_start(struct txn *txn, const struct waiter *waiter)
 {
     struct coord *coord = txn->coord;
@@ -41,7 +59,7 @@ void begin_start(struct txn *txn, const struct waiter *waiter)
     record->owner_url = mem_strdup(coord->config.url);
     record->node_epoch = store_epoch(coord->store);
     record->op_id = coord_op_id(coord);
-    record->created_ms = record->changed_ms = clock_wall_ms();
+    record->created_ms = record->changed_ms = begin_time_ms(coord, waiter->sink);
     record->timeout_ms = waiter->timeout_ms;
     record->sink = mem_strdup(waiter->sink);
     record->sink_epoch = waiter->sink_epoch;

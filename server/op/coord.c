@@ -533,6 +533,7 @@ void coord_free(struct coord *coord)
     free(coord->roots);
     ch_caps_clear(&coord->caps);
     free(coord->default_database);
+    free(coord->last_begin_sink);
     free(coord->not_ready);
     mem_free_text(coord->config.cluster);
     mem_free_text(coord->config.node);

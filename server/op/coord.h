@@ -100,6 +100,38 @@ void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 void coord_forget(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 struct store *coord_store(struct coord *coord);
 
+/* ---- sinks ---- */
+
+struct coord_sink_recover {
+    const char *sink;
+    uint64_t epoch;
+    const char *const *commit; /* ids, each once */
+    size_t n_commit;
+    uint64_t wait_ms;
+};
+struct coord_sink_txn {
+    char *xid;
+    enum txn_event event;  /* TXN_COMMIT, TXN_ROLLBACK, or TXN_EVENT_COUNT: left alone */
+    enum chxa_state state; /* UNKNOWN: there is no record */
+    char *owner, *owner_url;
+    const struct error *error; /* why it is not ended, or NULL. NOT_OWNER: its owner can */
+    bool pending;              /* under way, and not ended within wait_ms */
+};
+struct coord_sink_reply {
+    int code; /* of the whole: FENCED, the store's */
+    const struct error *error;
+    const struct store_sink *sink;
+    const struct coord_sink_txn
+        *txns; /* those to commit as given, then the sink's other open ones */
+    size_t n_txns;
+    bool complete; /* each has ended as it should */
+};
+/* The reply and what it points to are valid during the call. */
+typedef void coord_sink_cb(void *arg, const struct coord_sink_reply *reply);
+/* Raises the sink's epoch; commits those, rolls back what else is open of an older epoch; waits. */
+void coord_sink_recover(struct coord *coord, const struct coord_sink_recover *params,
+                        coord_sink_cb *done, void *arg);
+
 /* ---- writing ---- */
 
 struct coord_write; /* lives from coord_write_start until its done callback */

@@ -342,6 +342,27 @@ static void answer_read(struct waiter *waiter)
         waiter_answer_record(waiter, false, false);
 }
 
+/* A begin of what another writer has begun is no replay. */
+static bool refuse_other_writer(struct waiter *waiter)
+{
+    const struct txn *txn = waiter->txn;
+    const struct chxa_record *record = &txn->record;
+    const char *asked = waiter->sink ? waiter->sink : "", *has = record->sink ? record->sink : "";
+    bool same_sink = strcmp(asked, has) == 0;
+    if (same_sink && (record->sink == NULL || waiter->sink_epoch == record->sink_epoch))
+        return false;
+    if (same_sink && waiter->sink_epoch < record->sink_epoch)
+        waiter_answer_error(waiter, CHXA_E_FENCED,
+                            "transaction %s was begun by epoch %llu of sink %s", txn_xid(txn),
+                            (unsigned long long)record->sink_epoch, has);
+    else
+        waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
+                            "begin is not possible: transaction %s was begun by %s%s, epoch %llu",
+                            txn_xid(txn), record->sink ? "sink " : "a writer without a sink", has,
+                            (unsigned long long)record->sink_epoch);
+    return true;
+}
+
 /* True when the waiters behind it may be looked at. */
 static bool answer_waiter(struct waiter *waiter)
 {
@@ -363,6 +384,9 @@ static bool answer_waiter(struct waiter *waiter)
     if (answer_foreign(waiter))
         return true;
     struct txn_cell cell = txn_next(txn->record.state, waiter->event);
+    if (waiter->event == TXN_BEGIN && cell.verdict == TXN_REPLAY && !waiter->started &&
+        refuse_other_writer(waiter))
+        return true;
     switch (cell.verdict) {
     case TXN_GO:
         start_operation(waiter);

@@ -83,6 +83,8 @@ struct coord {
 
     _Atomic uint64_t next_number; /* of held parts; taken on worker threads too */
     uint64_t op_counter;
+    char *last_begin_sink; /* see begin.c; NULL: none yet */
+    int64_t last_begin_ms;
     uint64_t random_id; /* of this process, in operation ids */
 
     bool store_ready, recovered, stopping;

@@ -149,6 +149,16 @@ class Client:
     def forget(self, xid):
         return self.request("DELETE", self.path(xid))
 
+    def sink(self, name):
+        return self.request("GET", "/v1/sinks/" + urllib.parse.quote(name, safe=":"))
+
+    def recover(self, name, epoch, commit=None, wait_ms=None, **fields):
+        target = f"/v1/sinks/{urllib.parse.quote(name, safe=':')}/recover"
+        if wait_ms is not None:
+            target += f"?wait_ms={wait_ms}"
+        body = {"epoch": epoch, **({} if commit is None else {"commit": commit}), **fields}
+        return self.request("POST", target, json.dumps(body).encode())
+
     def list(self, **filters):
         query = urllib.parse.urlencode(filters)
         return self.request("GET", "/v1/transactions" + (f"?{query}" if query else ""))

@@ -25,6 +25,7 @@ WITHOUT_SENT = {
     "prepare.limits", "prepare.check", "commit.target", "commit.quiet", "commit.check", "commit.look",
     "commit.verify", "commit.confirm", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
     "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
+    "sink_recover.list", "sink_recover.owners", "sink_recover.read",
 }
 # Reached by test_blocked only: a commit that ClickHouse refuses.
 WHEN_BLOCKED = {"commit.retreat", "commit.block", "commit.mend"}
@@ -118,18 +119,38 @@ def transaction(life, engine, tables, xid, first, end):
         life.call(lambda c: getattr(c, verb)(xid)).ok()
 
 
+def sink(life, tables, run):
+    """A writer that prepared two transactions, left one open, and comes back with a newer epoch."""
+    name = f"sink:{run}"
+    for number, (xid, first, verbs) in enumerate((("yes", 200, ["prepare"]), ("no", 3000, ["prepare"]), ("open", 4000, []))):
+        xid = f"{xid}:{run}"
+        life.call(lambda c: c.begin(xid, sink=name, epoch=1, meta={"number": number})).ok((200, 201))
+        for table in tables:
+            statement, body = f"INSERT INTO {table} FORMAT CSV", rows_of(first, 20)
+            life.call(lambda c: c.write(xid, statement, body, write_id=table.replace("`", ""))).ok()
+        for verb in verbs:
+            life.call(lambda c: getattr(c, verb)(xid)).ok()
+    answer = life.call(lambda c: c.recover(name, 2, [f"yes:{run}"])).ok()
+    assert answer["complete"] is True and answer["epoch"] == 2, answer
+    assert answer["checkpoint"]["xid"] == f"yes:{run}" and answer["checkpoint"]["meta"] == {"number": 0}, answer
+    life.call(lambda c: c.begin(f"late:{run}", sink=name, epoch=1)).fails("FENCED")
+    for xid, state in (("yes", "Committed"), ("no", "Aborted"), ("open", "Aborted")):
+        assert life.call(lambda c: c.get(f"{xid}:{run}")).ok()["state"] == state
+
+
 def scenario(life, engine, tables):
     run = next(_numbers)
     transaction(life, engine, tables, f"two-phase:{run}", 0, ("prepare", "commit"))
     transaction(life, engine, tables, f"rolled-back:{run}", 1000, ("rollback",))
     transaction(life, engine, tables, f"prepared-then-rolled-back:{run}", 2000, ("prepare", "rollback"))
     transaction(life, engine, tables, f"one-phase:{run}", 100, ("commit",))
+    sink(life, tables, run)
 
 
 def check(life, engine, names, tables):
     for name, table in zip(names, tables):
         got = engine.value(f"SELECT count(), sum(a), min(a), max(a), uniqExact(a) FROM {table}")
-        want = f"40\t{sum(range(20)) + sum(range(100, 120))}\t0\t119\t40"
+        want = f"60\t{sum(range(20)) + sum(range(100, 120)) + sum(range(200, 220))}\t0\t219\t60"
         assert "\t".join(got.split()) == want, f"{table}: {got!r}, not {want!r}\n{life.server.log_tail(60)}"
         assert engine.detached(name) == []
     held = [path for path in engine.held() if path != "owner"]
