@@ -81,11 +81,11 @@ static void ready(void *arg)
 
 /* As by kill -9, which is always safe; whoever supervises us starts us again, and then we wait for
  * the lock. */
-static void replaced(void *arg)
+static _Noreturn void replaced(void *arg)
 {
     (void)arg;
-    log_error("another process has taken this node's lock: ending, so that it can work", "%s", "");
-    _exit(1);
+    log_error("another process has taken this node's place: ending", "%s", "");
+    _exit(EXIT_FAILURE);
 }
 
 /* ---- stopping ---- */

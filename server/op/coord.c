@@ -158,17 +158,6 @@ void coord_set_not_ready(struct coord *coord, const char *why)
     mem_replace(&coord->not_ready, why);
 }
 
-/*
- * We were this node once, lost our session (asleep, cut off), and another process has taken its place.
- * It waits for the held areas, which are locked by us, and we cannot get our place back: so we end.
- * At once, as by kill -9: whatever runs was fenced by the other's epoch, and is its to finish.
- */
-static _Noreturn void end_taken_over(const char *detail)
-{
-    log_error("another process has taken this node's place: ending", "detail=\"%s\"", detail);
-    _exit(EXIT_FAILURE);
-}
-
 void coord_store_event(void *arg, enum store_event event, const char *detail)
 {
     struct coord *coord = arg;
@@ -190,10 +179,10 @@ void coord_store_event(void *arg, enum store_event event, const char *detail)
         log_warn("store lost", "detail=\"%s\"", detail);
         break;
     case STORE_REFUSED:
-        if (coord->n_locks)
-            end_taken_over(detail);
         coord_set_not_ready(coord, "another process holds this node's lock");
         log_warn("node lock refused", "detail=\"%s\"", detail);
+        /* We were this node once, lost our session (asleep, cut off), and another process has taken its place: it waits
+         * for the held areas, which we have locked. */
         if (coord->n_locks && coord->on_replaced)
             coord->on_replaced(coord->on_ready_arg);
         break;
