@@ -196,7 +196,8 @@ static void waiter_answer(struct waiter *waiter, struct coord_reply *reply)
     TAILQ_REMOVE(&waiter->txn->waiters, waiter, link);
     if (reply->code)
         metrics_error(reply->code);
-    waiter->done(waiter->arg, reply);
+    if (!waiter->told)
+        waiter->done(waiter->arg, reply);
     uv_close((uv_handle_t *)&waiter->timer, waiter_closed);
 }
 
@@ -226,7 +227,13 @@ static void waiter_answer_record(struct waiter *waiter, bool replay, bool pendin
     char *stored = txn->record.reason;
     if (txn->note)
         txn->record.reason = txn->note; /* shown, not stored */
-    waiter_answer(waiter, &reply);
+    if (pending && !waiter->started && !waiter->joined) {
+        /* It waits behind another operation, and what it asked for was promised: it stays in line. */
+        waiter->done(waiter->arg, &reply);
+        waiter->told = true;
+    } else {
+        waiter_answer(waiter, &reply);
+    }
     txn->record.reason = stored;
 }
 
@@ -421,7 +428,7 @@ static void answer_overdue(struct txn *txn)
     struct waiter *waiter, *next;
     for (waiter = TAILQ_FIRST(&txn->waiters); waiter; waiter = next) {
         next = TAILQ_NEXT(waiter, link);
-        if (waiter->overdue && txn->record.state != CHXA_UNKNOWN)
+        if (waiter->overdue && !waiter->told && txn->record.state != CHXA_UNKNOWN)
             waiter_answer_record(waiter, false, true);
     }
 }

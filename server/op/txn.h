@@ -24,6 +24,7 @@ struct waiter {
     bool forget;
     bool started; /* it started the operation: its answer is no replay */
     bool joined;  /* it waits for the end of what somebody else started */
+    bool told;    /* answered 202 while still in line: it keeps its turn, without another answer */
     bool overdue; /* wait_ms was over before the record was read: answered when it is */
     coord_cb *done;
     void *arg;

@@ -114,6 +114,7 @@ static void setup(void)
         .url = "http://n1",
         .database = "chxa",
         .store_timeout_ms = 10000,
+        .transactions_max = 10,
         .scratch_tables_max = 1,
         .clickhouse_timeout_ms = 1000,
     };
@@ -140,6 +141,7 @@ static void teardown(void)
 
 struct asked {
     int answers, code;
+    bool pending;
 };
 
 static void answered(void *arg, const struct coord_reply *reply)
@@ -147,6 +149,7 @@ static void answered(void *arg, const struct coord_reply *reply)
     struct asked *asked = arg;
     asked->answers++;
     asked->code = reply->code;
+    asked->pending = reply->pending;
 }
 
 static void ck_answered(const struct asked *asked, int code)
@@ -218,6 +221,32 @@ START_TEST(unreadable)
 }
 END_TEST
 
+/* A commit that does not wait, while a prepare runs: 202 at once, and it is carried out in its turn. */
+START_TEST(not_waited_for_but_done)
+{
+    struct asked begun = {0}, prepared = {0}, committed = {0};
+    coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, 0);
+    turn();
+    ck_answered(&begun, 0);
+    coord_finish(coord, "x", TXN_PREPARE, 60000, answered, &prepared);
+    run_until_held(1);
+    coord_finish(coord, "x", TXN_COMMIT, 0, answered, &committed);
+    turn();
+    ck_answered(&committed, 0);
+    ck_assert(committed.pending);
+    answer(STORE_OP_CAS, 0); /* Prepared */
+    run_until_held(1);
+    ck_answered(&prepared, 0);
+    answer(STORE_OP_CAS, 0); /* Committing */
+    run_until_held(1);
+    answer(STORE_OP_CAS, 0); /* Committed */
+    turn();
+    ck_answered(&committed, 0);
+}
+END_TEST
+
 /* What is not answered when the coordinator is halted is neither asked again nor answered. */
 START_TEST(halted)
 {
@@ -243,6 +272,7 @@ int main(void)
     tcase_add_test(t, forgotten_twice);
     tcase_add_test(t, forgotten_twice_and_unreadable);
     tcase_add_test(t, unreadable);
+    tcase_add_test(t, not_waited_for_but_done);
     suite_add_tcase(s, t);
     TCase *stop = tcase_create("stop");
     tcase_add_checked_fixture(stop, setup, NULL);
