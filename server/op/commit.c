@@ -630,10 +630,10 @@ static void commit_verify(struct op *op)
 
 /*
  * A replica that loses ZooKeeper inside an ATTACH keeps the part in its table although ZooKeeper may
- * never have had it: no other replica will have these rows, and this one later sets the part aside
- * (detached/unexpected_… after minutes, ignored_… at a restart), where the next look finds it. Until
- * then nothing can be done but to wait. A part that is no longer in the table was merged, and only
- * parts that ZooKeeper has are.
+ * never have had it: no other replica will have these rows, and this one sets the part aside when the
+ * table is loaded anew (detached/ignored_…; 18.16 also speaks of five minutes and unexpected_…, but
+ * was not seen to), where the next look finds it. Until then nothing can be done but to wait. A part
+ * that is no longer in the table was merged, and only parts that ZooKeeper has are.
  */
 static void commit_confirmed(void *arg, int code, struct error *error,
                              const struct replica_parts *known)
@@ -653,8 +653,8 @@ static void commit_confirmed(void *arg, int code, struct error *error,
     }
     const struct chxa_target *target = commit->targets[commit->at];
     txn_note(op->txn,
-             "%zu of the parts stand in this replica of %s.%s, but not in ZooKeeper; waiting until "
-             "ClickHouse sets them aside",
+             "%zu of the parts stand in this replica of %s.%s, but not in ZooKeeper: waiting until "
+             "ClickHouse sets them aside, as SYSTEM RESTART REPLICA or a restart makes it do",
              missing, target->database, target->table);
     log_warn("parts not in ZooKeeper", "xid=%s table=\"%s.%s\" parts=%zu", commit->xid,
              target->database, target->table, missing);

@@ -15,6 +15,7 @@ The seed chooses what is done; when it meets what, the machine decides. A run th
 import argparse
 import faulthandler
 import heapq
+import http.client
 import os
 import pathlib
 import random
@@ -147,6 +148,7 @@ class Chaos:
         self.ledger = ledger
         self.broken = set()
         self.mending = []  # heap of (when, number, what, how)
+        self.next_look = 0
         self.memory = []
         self.descriptors = 0
         self.servers = {"chxad": world.chxad, "clickhouse": world.clickhouse}
@@ -291,6 +293,36 @@ class Chaos:
                 self.ledger.fault(f"{name} ended by itself with {server.process.returncode}: {tail}")
                 server.spawn()
         self.sample()
+        if self.world.second and time.monotonic() > self.next_look:
+            self.next_look = time.monotonic() + 3
+            for name in ("clickhouse", "replica"):
+                if name not in self.broken:
+                    self.look_for_table(name)
+            if not self.broken & {"chxad", "clickhouse", "zk_proxy", "zookeeper"}:
+                self.look_for_stray_parts()
+
+    def look_for_table(self, name):
+        """18.16 that starts while ZooKeeper fails in between may serve without a table: only a restart helps."""
+        server = self.servers[name]
+        try:
+            exists = server.query("EXISTS TABLE soak.replicated", timeout=1).strip() == "1"
+        except (OSError, servers.ClickHouseError, http.client.HTTPException):
+            return
+        if not exists:
+            self.kill(name)
+            self.done(f"{name} started without its table")
+
+    def look_for_stray_parts(self):
+        """What the reason of such a transaction tells the operator to do (op/commit.c, confirm)."""
+        client = Client(self.world.chxad.url, timeout=1)
+        try:
+            for txn in client.list(state="Committing").ok()["transactions"]:
+                if "SYSTEM RESTART REPLICA" in (client.get(txn["xid"]).ok()["reason"] or ""):
+                    self.world.clickhouse.query("SYSTEM RESTART REPLICA soak.replicated", timeout=20)
+                    self.done("system restart replica")
+                    return
+        except (OSError, AssertionError, servers.ClickHouseError, http.client.HTTPException) as error:
+            self.ledger.note(f"looking for stray parts: {error}"[:200])
 
     def sample(self):
         chxad = self.world.chxad
@@ -311,7 +343,7 @@ def wait_for(what, seconds, is_so):
         try:
             if is_so():
                 return
-        except (OSError, AssertionError, servers.ClickHouseError, servers.http.client.HTTPException) as error:
+        except (OSError, AssertionError, servers.ClickHouseError, http.client.HTTPException) as error:
             last = error
         time.sleep(0.2)
     raise AssertionError(f"{what}: not so after {seconds} s; {last}")
@@ -320,19 +352,21 @@ def wait_for(what, seconds, is_so):
 class Check:
     """Everything healed and resolved: is every row where its transaction says?"""
 
-    def __init__(self, world, ledger):
+    def __init__(self, world, ledger, watch):
         self.world = world
         self.ledger = ledger
+        self.watch = watch
         self.client = Client(world.chxad.url, timeout=30)
 
     def heal(self):
         world = self.world
         for server in (world.zookeeper, world.clickhouse, world.second):
             if server:
-                wait_for(f"{server.name} is up", HEAL_SECONDS, server.is_up)
+                wait_for(f"{server.name} is up", HEAL_SECONDS, lambda: self.watch() or server.is_up())
         wait_for("chxad is ready", HEAL_SECONDS, lambda: self.client.request("GET", "/readyz").status == 200)
 
     def unfinished(self):
+        self.watch()
         found = self.client.list(unfinished=1).ok()["transactions"]
         assert not found, f"{len(found)} unfinished: {found[:3]}"
         return True
@@ -418,11 +452,11 @@ def run_pair(folder, engine, store, seconds, seed, ledger):
                 if sink.is_alive():
                     ledger.fault(f"{sink.name} does not end")
             try:
-                Check(world, ledger).run()
+                Check(world, ledger, chaos.watch).run()
                 if not spare_chxad:
                     world.chxad.kill()
                     world.chxad.spawn()
-                    Check(world, ledger).run()
+                    Check(world, ledger, chaos.watch).run()
             except (AssertionError, OSError, servers.ClickHouseError) as error:
                 ledger.fault(f"the check ended by {type(error).__name__}: {error}")
             descriptors = max(descriptors, chaos.descriptors)

@@ -323,7 +323,9 @@ class Sink(threading.Thread):
         error = answer.json
         expired = answer.code == "WRONG_STATE" and error.get("state") in ("Aborted", "Aborting")
         never_begun = answer.code == "TXN_NOT_FOUND" and not txn.rows and txn.asked
-        if not expired and not never_begun and answer.code != "CLICKHOUSE_REJECTED":
+        # 18.16 may start without a table when ZooKeeper fails in between.
+        no_table = answer.code == "TARGET_NOT_FOUND" or "no longer exists" in answer.error["message"]
+        if not expired and not never_begun and not no_table and answer.code != "CLICKHOUSE_REJECTED":
             self.ledger.fault(f"{txn.xid} refused: {answer!r}")
         self.ledger.decide(txn, ABORT)
         self.resolve(txn)
