@@ -336,6 +336,16 @@ static struct part_facts facts_of(const struct part_place *place)
     };
 }
 
+/*
+ * A replica that loses its ZooKeeper session inside an ATTACH (code 244) takes the part back by deleting it
+ * (18.16.1, within 30 s). Gone from everywhere then says "merged" or "deleted", and only an ATTACH that was
+ * answered with success tells which.
+ */
+static bool absence_is_no_proof(const struct commit *commit, const struct part_place *place)
+{
+    return commit->replicated && commit->doubted && place->active == NULL;
+}
+
 /* On a worker thread, like every *_work here: the record's writes do not change any more, and this
  * operation waits. */
 static void look_work(struct op *op)
@@ -347,8 +357,11 @@ static void look_work(struct op *op)
     op->work_code =
         part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
                          target->roots, target->n_roots, commit->places, &op->work_error);
-    for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++)
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
         commit->todo[i] = part_plan(facts_of(&commit->places[i]));
+        if (commit->todo[i] == PART_DONE && absence_is_no_proof(commit, &commit->places[i]))
+            commit->todo[i] = PART_VANISHED;
+    }
 }
 
 /* The next parts to attach, in write order, as many as one ALTER takes. Returns the first vanished
