@@ -163,11 +163,29 @@ bool ch_response_raw(struct ch_response *response, const char *data, size_t len)
     return true;
 }
 
+/* An exception that is not ClickHouse's own, for instance of a file operation: `Poco::Exception.
+ * Code: 1000, e.code() = 2, …`. The length of what stands before `Code: `. */
+static size_t foreign_prefix(const char *text, size_t len)
+{
+    static const char *const prefixes[] = {"Poco::Exception. ", "std::exception. ",
+                                           "Unknown exception. "};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        size_t need = strlen(prefixes[i]);
+        if (len >= need && memcmp(text, prefixes[i], need) == 0)
+            return need;
+    }
+    return 0;
+}
+
 /* The number when text begins like an exception of 18.16 (`Code: 60, e.displayText() = …`) or of
  * newer servers (`Code: 60. DB::Exception: …`); -1 otherwise. */
 static int exception_number(const char *text, size_t len)
 {
-    static const char *const behind[] = {", e.displayText()", ", e.what()", ". DB::"};
+    static const char *const behind[] = {", e.displayText()", ", e.what()",
+                                         ". DB::", ", e.code() = ", ", type: "};
+    size_t foreign = foreign_prefix(text, len);
+    text += foreign;
+    len -= foreign;
     if (len < 6 || memcmp(text, "Code: ", 6) != 0)
         return -1;
     text += 6;

@@ -159,6 +159,33 @@ void part_list_new(const struct part_list *before, const struct part_list *after
     list_sort(ret_list);
 }
 
+bool part_list_overlaps(const struct part_list *before, const struct part_list *fresh,
+                        bool old_syntax)
+{
+    struct part_name name;
+    uint64_t highest = 0;
+    bool any = false;
+    for (size_t i = 0; i < before->n_entries; i++) {
+        if (!part_name_parse(before->entries[i].name, old_syntax, &name))
+            continue;
+        any = true;
+        if (name.max_block > highest)
+            highest = name.max_block;
+    }
+    for (size_t i = 0; any && i < fresh->n_entries; i++)
+        if (part_name_parse(fresh->entries[i].name, old_syntax, &name) && name.min_block <= highest)
+            return true;
+    return false;
+}
+
+bool part_list_covers(const struct part_list *all, const struct part_list *some)
+{
+    for (size_t i = 0; i < some->n_entries; i++)
+        if (!list_has(all, &some->entries[i]))
+            return false;
+    return true;
+}
+
 /* ---- linking ---- */
 
 static int link_tree(int from, int to, unsigned depth, uint64_t *bytes);

@@ -68,6 +68,13 @@ int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct p
 void part_list_new(const struct part_list *before, const struct part_list *after, bool old_syntax,
                    struct part_list *ret_list);
 
+/* True when a part of `fresh` covers a block that was there before: a merge, whose rows are not all
+ * of the INSERT. A table gives every INSERT a higher block number. */
+bool part_list_overlaps(const struct part_list *before, const struct part_list *fresh,
+                        bool old_syntax);
+/* True when every entry of `some` is in `all` (by name and inode, on whatever disk). */
+bool part_list_covers(const struct part_list *all, const struct part_list *some);
+
 /*
  * Hard-links the files of the part <table_path>/<entry name> into the held directory
  * <root>/chxa/<txn dir>/<number> (made here, whole or removed again on error; a left-over of an

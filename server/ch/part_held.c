@@ -102,10 +102,10 @@ static const char *inodes_find(const struct inode_list *list, uint64_t inode)
 }
 
 /* An inode number may have been re-used since; the content tells. */
-static bool is_same_content(int detached, const char *name, const struct chxa_part *part)
+static bool is_same_content(int folder, const char *name, const struct chxa_part *part)
 {
     char hex[HASH_HEX_BYTES + 1];
-    int dir = dirs_open_at(detached, name);
+    int dir = dirs_open_at(folder, name);
     if (dir < 0)
         return false;
     int result = dirs_file_hash(dir, CHECKSUMS_FILE, hex);
@@ -116,6 +116,7 @@ static bool is_same_content(int detached, const char *name, const struct chxa_pa
 /* What is on one disk, open while its parts are looked up. */
 struct disk_view {
     int held;     /* -1: no folder */
+    int table;    /* the table's own */
     int detached; /* -1: none */
     struct inode_list in_detached;
     struct inode_list in_table;
@@ -124,6 +125,7 @@ struct disk_view {
 static void disk_view_close(struct disk_view *view)
 {
     dirs_close(&view->held);
+    dirs_close(&view->table);
     dirs_close(&view->detached);
     inodes_clear(&view->in_detached);
     inodes_clear(&view->in_table);
@@ -132,29 +134,29 @@ static void disk_view_close(struct disk_view *view)
 static int disk_view_open(const char *xid, const char *table_path, const char *root,
                           struct disk_view *ret_view, struct error *error)
 {
-    struct disk_view view = {.held = -1, .detached = -1, .in_table = {.parts_only = true}};
+    struct disk_view view = {
+        .held = -1, .table = -1, .detached = -1, .in_table = {.parts_only = true}};
     int result = dirs_open_held(root, xid, false, &view.held, error);
     if (result != 0)
         return result;
     /* A table's directory that is not there proves nothing (a disk that is not mounted): an error.
      */
-    int table = dirs_open(table_path);
-    int number = table < 0 ? table : 0;
+    view.table = dirs_open(table_path);
+    int number = view.table < 0 ? view.table : 0;
     if (number == 0) {
-        view.detached = dirs_open_at(table, DETACHED);
+        view.detached = dirs_open_at(view.table, DETACHED);
         number = view.detached < 0 && view.detached != -ENOENT ? view.detached : 0;
     }
     /* The table first: while no ALTER of ours runs, a part can only move from it to detached/ (a replica that throws out
      * what its ZooKeeper does not know), and must not slip past between the two lists. */
     if (number == 0) {
-        number = inodes_read(table, &view.in_table);
-        table = -1;
+        int again = dup(view.table);
+        number = again < 0 ? -errno : inodes_read(again, &view.in_table);
     }
     if (number == 0 && view.detached >= 0) {
         int again = dup(view.detached);
         number = again < 0 ? -errno : inodes_read(again, &view.in_detached);
     }
-    dirs_close(&table);
     if (number != 0) {
         disk_view_close(&view);
         return dirs_failed(error, number, "look for parts in", table_path, NULL);
@@ -181,7 +183,11 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
         place->attaching = true;
     else if (name && is_same_content(view->detached, name, part))
         place->ignored = mem_strdup(name);
-    place->active = mem_strdup(inodes_find(&view->in_table, part->inode));
+    /* A part that left the held area has its marker. Without one, the inode number may be another
+     * part's by now; the content may differ too, for 18.16 alters parts in place. */
+    name = inodes_find(&view->in_table, part->inode);
+    if (name && (place->marker || is_same_content(view->table, name, part)))
+        place->active = mem_strdup(name);
 }
 
 int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
@@ -191,7 +197,7 @@ int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_pa
     struct part_place *places = mem_array(n_parts, sizeof *places);
     int result = 0;
     for (size_t disk = 0; disk < n_disks && result == 0; disk++) {
-        struct disk_view view = {.held = -1, .detached = -1};
+        struct disk_view view = {.held = -1, .table = -1, .detached = -1};
         bool open = false;
         for (size_t i = 0; i < n_parts && result == 0; i++) {
             assert(parts[i].disk < n_disks);

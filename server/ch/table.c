@@ -368,7 +368,10 @@ static int read_rows(struct loading *loading, const json_t *rows)
 {
     struct ch_table *table = &loading->table;
     const json_t *texts = row_of(rows, "table");
-    if (texts == NULL)
+    /* One answer, but of several looks: a table that goes away meanwhile is a row without columns
+     * or without paths. */
+    if (texts == NULL || count_of(rows, "column") == 0 ||
+        json_array_size(row_of(rows, "paths")) == 0)
         return error_set(&loading->error, CHXA_E_TARGET_NOT_FOUND, "the table %s.%s does not exist",
                          table->database, table->table);
     int code = read_engine(loading, texts);

@@ -50,6 +50,8 @@ struct coord_write {
     struct hash *hash;
     struct chxa_write write; /* what will be recorded */
     bool replaying;          /* the write_id is known: only compare */
+    bool rows_told;          /* ClickHouse said how many rows it wrote */
+    uint64_t rows_written;
 };
 
 static void write_admit(struct op *op);
@@ -430,11 +432,21 @@ static void upload_drained(void *arg)
     hold_back(arg, false);
 }
 
+/* X-ClickHouse-Summary of newer servers: {"read_rows":"2",…,"written_rows":"2",…}. */
+static void take_summary(struct coord_write *write, const char *summary)
+{
+    static const char key[] = "\"written_rows\":\"";
+    const char *at = strstr(summary, key);
+    write->rows_told = at != NULL;
+    write->rows_written = at ? strtoull(at + sizeof key - 1, NULL, 10) : 0;
+}
+
 static void inserted(void *arg, const struct ch_answer *answer)
 {
     struct coord_write *write = arg;
     struct op *op = &write->op;
     write->upload = NULL;
+    take_summary(write, answer->summary);
     write->retire = answer->code != 0 && answer->code != CHXA_E_CLICKHOUSE_REJECTED &&
                     answer->code != CHXA_E_CLICKHOUSE_UNAVAILABLE;
     if (gave_up(write))
@@ -532,6 +544,31 @@ static int link_parts(struct coord_write *write, const struct part_list *fresh, 
     return 0;
 }
 
+static int tampered(const struct coord_write *write, const char *what, struct error *error)
+{
+    return error_set(error, CHXA_E_IO_FAILED,
+                     "somebody else %s the scratch table %s.%s during the write; nothing of it was "
+                     "kept: try again",
+                     what, write->scratch->database, write->scratch->name);
+}
+
+/* What was linked is the whole INSERT: its parts are all still there, and so are their rows. */
+static int check_linked(const struct coord_write *write, const struct part_list *fresh,
+                        struct error *error)
+{
+    const struct scratch *scratch = write->scratch;
+    struct part_list now = {0};
+    int code = part_list_read(scratch->paths, scratch->n_paths, scratch->old_syntax, &now, error);
+    if (code == 0 && !part_list_covers(&now, fresh))
+        code = tampered(write, "emptied", error);
+    part_list_clear(&now);
+    /* The other engines may make fewer rows of those that came. */
+    bool exact = strcmp(write->target->table.engine, "MergeTree") == 0 && write->rows_told;
+    if (code == 0 && exact && write->write.rows != write->rows_written)
+        code = tampered(write, "changed", error);
+    return code;
+}
+
 /* On a worker thread: touches only this write and its own scratch table's directories. */
 static void link_work(struct op *op)
 {
@@ -542,7 +579,12 @@ static void link_work(struct op *op)
                                    &op->work_error);
     if (op->work_code == 0) {
         part_list_new(&scratch->before, &after, scratch->old_syntax, &fresh);
-        op->work_code = link_parts(write, &fresh, &op->work_error);
+        if (part_list_overlaps(&scratch->before, &fresh, scratch->old_syntax))
+            op->work_code = tampered(write, "merged parts of", &op->work_error);
+        if (op->work_code == 0)
+            op->work_code = link_parts(write, &fresh, &op->work_error);
+        if (op->work_code == 0)
+            op->work_code = check_linked(write, &fresh, &op->work_error);
         if (op->work_code)
             unlink_parts(write);
     }
@@ -553,6 +595,7 @@ static void link_work(struct op *op)
 static void write_linked(struct op *op)
 {
     if (op->work_code) {
+        ((struct coord_write *)op)->retire = true; /* it may be somebody's doing: not lent again */
         error_move(&op->error, &op->work_error);
         op_end(op, op->work_code);
         return;

@@ -38,6 +38,27 @@ def test_write_into_a_scratch_table(engine, client, xid):
     assert engine.value(f"SELECT count(), sum(key) FROM {table}") == "2\t3"
 
 
+def test_scratch_table_is_optimized(engine, client, xid):
+    """A merge of it holds the rows of earlier writes, of whatever transaction."""
+    table = engine.make("t", COLUMNS, DEFINITION)
+    statement = f"INSERT INTO {table} FORMAT TabSeparated"
+    other = f"{xid}.other"
+    for name in (other, xid):
+        client.begin(name).ok((200, 201))
+    for key in (100, 200):
+        client.write(other, statement, b"%d\n" % key).ok()
+    for name in scratch_tables(engine):
+        engine.query(f"OPTIMIZE TABLE chxa.{name} FINAL")
+    client.rollback(other).ok()
+    for key in range(3):
+        answer = client.write(xid, statement, b"%d\n" % key, write_id=str(key))
+        while answer.status != 200:
+            assert "scratch table" in answer.fails("IO_FAILED").error["message"]
+            answer = client.write(xid, statement, b"%d\n" % key, write_id=str(key))
+    client.commit(xid).ok()
+    assert engine.value(f"SELECT count(), sum(key) FROM {table}") == "3\t3"
+
+
 @pytest.mark.parametrize("second", ["INSERT INTO {live} SELECT 6", "DROP TABLE {live}"])
 def test_second_statement(engine, client, xid, second):
     table = engine.make("t", COLUMNS, DEFINITION)

@@ -393,6 +393,20 @@ static const struct case_ cases[] = {
      0,
      "__exception__\nis a word here\n"},
     /* Exceptions. */
+    {{"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 45\r\n\r\n"
+      "Poco::Exception. Code: 1000, e.code() = 2, no",
+      KEEP, 0, false},
+     CHXA_E_CLICKHOUSE_REJECTED,
+     500,
+     1000,
+     "Poco::Exception. Code: 1000, e.code() = 2, no"},
+    {{"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 39\r\n\r\n"
+      "std::exception. Code: 1001, type: x, no",
+      KEEP, 0, false},
+     CHXA_E_CLICKHOUSE_REJECTED,
+     500,
+     1001,
+     "std::exception. Code: 1001, type: x, no"},
     {{ERROR_ANSWER, CLOSE, 0, false}, CHXA_E_CLICKHOUSE_REJECTED, 500, 62, ERROR_TEXT},
     {{CHUNKED("404 Not Found", "X-ClickHouse-Exception-Code: 60\r\n", "48", EXCEPTION_26), KEEP, 0,
       false},

@@ -293,6 +293,39 @@ START_TEST(test_list_new)
 }
 END_TEST
 
+/* What somebody's OPTIMIZE and TRUNCATE leave of a scratch table. */
+START_TEST(test_list_tampered)
+{
+    char *const paths[] = {table};
+    struct part_list before = {0}, after = {0}, fresh = {0}, later = {0};
+    make_part(table, "all_1_1_0", "1");
+    make_part(table, "all_2_2_0", "1");
+    ck_assert_int_eq(part_list_read(paths, 1, false, &before, &err), 0);
+    make_part(table, "all_3_3_0", "1");
+    make_part(table, "all_4_4_0", "1");
+    make_part(table, "all_3_4_1", "2");
+    ck_assert_int_eq(part_list_read(paths, 1, false, &after, &err), 0);
+    part_list_new(&before, &after, false, &fresh);
+    ck_assert_uint_eq(fresh.n_entries, 1);
+    ck_assert(!part_list_overlaps(&before, &fresh, false)); /* of this INSERT's own blocks */
+    ck_assert(part_list_covers(&after, &fresh));
+    ck_assert(!part_list_covers(&before, &fresh));
+    part_list_clear(&fresh);
+    make_part(table, "all_1_4_2", "4");
+    ck_assert_int_eq(part_list_read(paths, 1, false, &later, &err), 0);
+    part_list_new(&before, &later, false, &fresh);
+    ck_assert_uint_eq(fresh.n_entries, 1);
+    ck_assert(part_list_overlaps(&before, &fresh, false));
+    struct part_list none = {0};
+    ck_assert(!part_list_overlaps(&none, &fresh, false));
+    ck_assert(part_list_covers(&none, &none));
+    part_list_clear(&before);
+    part_list_clear(&after);
+    part_list_clear(&fresh);
+    part_list_clear(&later);
+}
+END_TEST
+
 START_TEST(test_list_new_while_moving)
 {
     const char *const old[] = {"a_1_1_0", NULL};
@@ -639,6 +672,39 @@ START_TEST(test_places)
 }
 END_TEST
 
+/* A part of the table that has got the number of a held one, which somebody deleted. */
+START_TEST(test_places_inode_used_again)
+{
+    make_part(target, "all_3_3_0", "1");
+    struct stat status;
+    ck_assert_int_eq(stat(path_of(target, "all_3_3_0"), &status), 0);
+    make_part(table, "all_1_1_0", "1");
+    struct chxa_part part = link_part("all_1_1_0", 5);
+    ck_assert_int_eq(held_remove_part(XID, root, 5, &err), 0);
+    part.inode = status.st_ino;
+    struct part_place place = place_of(&part);
+    ck_assert_ptr_null(place.active);
+    part_place_clear(&place);
+    /* With the content of ours it is ours, though its marker is gone. */
+    make_file(path_of(target, "all_3_3_0"), "checksums.txt", "all_1_1_0");
+    place = place_of(&part);
+    ck_assert_str_eq(place.active, "all_3_3_0");
+    part_place_clear(&place);
+    /* With the marker too, for ClickHouse may have altered it in place since. */
+    make_file(path_of(target, "all_3_3_0"), "checksums.txt", "altered");
+    ck_assert_int_eq(held_mark(root, XID, &part, false, &err), 0);
+    place = place_of(&part);
+    ck_assert_str_eq(place.active, "all_3_3_0");
+    part_place_clear(&place);
+    for (int again = 0; again < 2; again++)
+        ck_assert_int_eq(held_unmark(root, XID, &part, again, &err), 0);
+    place = place_of(&part);
+    ck_assert(!place.marker);
+    ck_assert_ptr_null(place.active);
+    chxa_part_clear(&part);
+}
+END_TEST
+
 START_TEST(test_places_disks)
 {
     char second[96];
@@ -798,7 +864,9 @@ int main(void)
     tcase_add_test(files, test_link_old_syntax);
     tcase_add_test(files, test_sync);
     tcase_add_test(files, test_move);
+    tcase_add_test(files, test_list_tampered);
     tcase_add_test(files, test_places);
+    tcase_add_test(files, test_places_inode_used_again);
     tcase_add_test(files, test_places_disks);
     tcase_add_test(files, test_move_blocked);
     tcase_add_test(files, test_remove);
