@@ -249,7 +249,7 @@ static void commit_quiet(struct op *op)
         return;
     }
     const struct chxa_target *target = commit->targets[commit->at];
-    char *prefix = mem_printf("chxa:%s:", commit->xid);
+    char *prefix = coord_query_prefix(commit->xid, "attach");
     struct buf sql = {0};
     buf_puts(&sql, "SELECT (SELECT count() FROM system.processes WHERE position(query_id, ");
     sql_string(&sql, prefix);

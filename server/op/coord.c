@@ -262,9 +262,16 @@ uint64_t coord_number(struct coord *coord)
 
 char *coord_query_id(struct coord *coord, const char *xid, const char *kind)
 {
-    return mem_printf("chxa:%s:%s:%llu:%llu", xid, kind,
-                      (unsigned long long)store_epoch(coord->store),
-                      (unsigned long long)++coord->op_counter);
+    char *prefix = coord_query_prefix(xid, kind);
+    char *id = mem_printf("%s%llu:%llu", prefix, (unsigned long long)store_epoch(coord->store),
+                          (unsigned long long)++coord->op_counter);
+    free(prefix);
+    return id;
+}
+
+char *coord_query_prefix(const char *xid, const char *kind)
+{
+    return mem_printf("chxa:%s:%zu:%s:", kind, strlen(xid), xid);
 }
 
 const struct store_fence *txn_fence(const struct txn *txn, struct store_fence *fence)

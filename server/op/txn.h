@@ -133,7 +133,9 @@ void coord_set_not_ready(struct coord *coord, const char *why);
 /* A new operation id: "<node>-<epoch>-<process>-<n>"; malloc'd. */
 char *coord_op_id(struct coord *coord);
 uint64_t coord_number(struct coord *coord);
-/* Prefix of the query ids of this transaction's statements of that kind, malloc'd. */
+/* Query ids of this transaction's statements of that kind ("write", "attach"), malloc'd. The prefix is no other
+ * transaction's: the length of the xid stands before it ("job" and "job:1"). */
+char *coord_query_prefix(const char *xid, const char *kind);
 char *coord_query_id(struct coord *coord, const char *xid, const char *kind);
 
 /*

@@ -643,6 +643,14 @@ static void write_record(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
     struct chxa_write *entry = &write->write;
+    size_t parts = chxa_record_parts(&op->txn->record) + entry->n_parts;
+    if (parts > op->coord->config.parts_per_transaction_max) {
+        error_set(&op->error, CHXA_E_TOO_MANY_PARTS,
+                  "transaction %s would have %zu parts (parts_per_transaction_max)", write->xid,
+                  parts);
+        op_blocking(op, unlink_work, unlinked);
+        return;
+    }
     if (!write->target->recorded)
         entry->target.schema = mem_strdup(write->target->table.schema);
     entry->write_id = mem_strdup(write->write_id);

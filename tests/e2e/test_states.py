@@ -427,3 +427,25 @@ def test_killed_and_started_again(engine, store_name, start_node, xid):
     assert engine.count(table) == 2
     assert engine.held() == []
     assert engine.detached("t") == []
+
+
+def test_limits_of_parts(engine, store_name, start_node, xid):
+    """Over all writes of a transaction, and in one partition; what went too far leaves nothing."""
+    limits = {"parts_per_transaction_max": 3, "parts_per_partition_max": 2}
+    client = Client(start_node(engine, store_name, **limits).url)
+    table = engine.make("t", "a UInt32", "ENGINE = MergeTree PARTITION BY a % 2 ORDER BY a")
+    statement = f"INSERT INTO {table} FORMAT TabSeparated"
+    client.begin(xid).ok((200, 201))
+    assert client.write(xid, statement, b"1\n2\n").ok()["parts"] == 2
+    client.write(xid, statement, b"3\n4\n").fails("TOO_MANY_PARTS")
+    client.write(xid, statement, b"3\n").ok()
+    assert len(engine.held_parts()) == 3
+    client.commit(xid).ok()
+    assert engine.count(table) == 3
+    client.begin(f"{xid}.2").ok((200, 201))
+    for row in (b"1\n", b"3\n", b"5\n"):
+        client.write(f"{xid}.2", statement, row).ok()
+    refused = client.prepare(f"{xid}.2").fails("TOO_MANY_PARTS")
+    assert "parts_per_partition_max" in refused.error["message"]
+    client.rollback(f"{xid}.2").ok()
+    assert engine.count(table) == 3
