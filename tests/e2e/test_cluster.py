@@ -17,6 +17,7 @@ def pair(request, lab, start_node):
     second = Engine(lab.clickhouse("18.16", other), "cluster2")
     engines = (first, second)
     for engine in engines:
+        engine.clean_held()
         engine.create()
         engine.make("t", COLUMNS, DEFINITION)
     nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
@@ -25,7 +26,6 @@ def pair(request, lab, start_node):
         node.stop()
     for engine in engines:
         engine.drop()
-        engine.clean_held()
 
 
 def test_begin_here_commit_there(pair, xid):
