@@ -364,19 +364,25 @@ static int read_disks(struct loading *loading, const json_t *rows)
     return 0;
 }
 
+static int refuse_missing(struct loading *loading)
+{
+    return error_set(&loading->error, CHXA_E_TARGET_NOT_FOUND, "the table %s.%s does not exist",
+                     loading->table.database, loading->table.table);
+}
+
 static int read_rows(struct loading *loading, const json_t *rows)
 {
     struct ch_table *table = &loading->table;
     const json_t *texts = row_of(rows, "table");
-    /* One answer, but of several looks: a table that goes away meanwhile is a row without columns
-     * or without paths. */
-    if (texts == NULL || count_of(rows, "column") == 0 ||
-        json_array_size(row_of(rows, "paths")) == 0)
-        return error_set(&loading->error, CHXA_E_TARGET_NOT_FOUND, "the table %s.%s does not exist",
-                         table->database, table->table);
+    if (texts == NULL)
+        return refuse_missing(loading);
     int code = read_engine(loading, texts);
     if (code != 0)
         return code;
+    /* One answer, but of several looks: a table that goes away meanwhile is a row without columns
+     * or without paths (other engines never have paths). */
+    if (count_of(rows, "column") == 0 || json_array_size(row_of(rows, "paths")) == 0)
+        return refuse_missing(loading);
     read_schema(loading, rows, texts);
     read_views(table, rows);
     return read_disks(loading, rows);
