@@ -34,6 +34,20 @@ struct held_entry_name held_marker_name(uint64_t number)
     return name;
 }
 
+struct held_entry_name held_out_name(uint64_t number)
+{
+    struct held_entry_name name;
+    snprintf(name.text, sizeof name.text, "%" PRIu64 OUT_SUFFIX, number);
+    return name;
+}
+
+struct held_entry_name held_next_marker_name(uint64_t number)
+{
+    struct held_entry_name name;
+    snprintf(name.text, sizeof name.text, "%" PRIu64 MARKER_SUFFIX "~", number);
+    return name;
+}
+
 int dirs_failed(struct error *error, int number, const char *what, const char *path,
                 const char *name)
 {
@@ -107,6 +121,15 @@ int dirs_rename(int from_dir, const char *from, int to_dir, const char *to)
     if (fstatat(to_dir, to, &there, AT_SYMLINK_NOFOLLOW) == 0)
         return -EEXIST;
     return renameat(from_dir, from, to_dir, to) == 0 ? 0 : -errno;
+}
+
+uint64_t dirs_birth_ns(int dir, const char *name)
+{
+    struct statx status;
+    if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BTIME, &status) != 0 ||
+        !(status.stx_mask & STATX_BTIME))
+        return 0;
+    return (uint64_t)status.stx_btime.tv_sec * 1000000000u + status.stx_btime.tv_nsec;
 }
 
 uint64_t dirs_inode(int dir, const char *name)

@@ -20,6 +20,7 @@
 /* The held area's folder in a disk's root, and the suffix of a marker. */
 #define HELD_AREA     "chxa"
 #define MARKER_SUFFIX ".moved"
+#define OUT_SUFFIX    ".out"
 #define DETACHED      "detached"
 
 #define CHECKSUMS_FILE "checksums.txt"
@@ -30,6 +31,9 @@ struct held_entry_name {
 };
 struct held_entry_name held_part_name(uint64_t number);
 struct held_entry_name held_marker_name(uint64_t number);
+/* The clone of a held part, until it is moved out; the marker's next content (part_clone.c). */
+struct held_entry_name held_out_name(uint64_t number);
+struct held_entry_name held_next_marker_name(uint64_t number);
 
 /* *error: "<what> <path>[/<name>]: <errno text>", IO_FAILED, or TARGET_UNSUPPORTED for EXDEV. */
 int dirs_failed(struct error *error, int number, const char *what, const char *path,
@@ -53,6 +57,10 @@ int dirs_rename(int from_dir, const char *from, int to_dir, const char *to);
 /* Inode of the directory `name` in dir; 0 when there is none (or it is no directory). */
 uint64_t dirs_inode(int dir, const char *name);
 
+/* When the directory was made; 0: the filesystem does not say, or there is none. Tells a re-used inode
+ * number apart. */
+uint64_t dirs_birth_ns(int dir, const char *name);
+
 /* Calls visit for each entry but . and .., in no order, until it returns non-zero. Takes dir (is
  * closed). 0, what visit returned, or negative errno. */
 typedef int dirs_visit(void *arg, int dir, const char *name);
@@ -61,6 +69,10 @@ int dirs_each(int dir, dirs_visit *visit, void *arg);
 /* Removes name and all beneath; symbolic links are removed, not followed. Missing is fine. 0 or
  * negative errno. */
 int dirs_remove_tree(int dir, const char *name);
+
+/* Hard-links a part's files and projections into the empty directory `to`, and adds their sizes. Takes
+ * from (part_files.c). 0 or negative errno. */
+int dirs_link_part(int from, int to, uint64_t *bytes);
 
 /* SHA-256 of a file's content (no link followed). 0 or negative errno. */
 int dirs_file_hash(int dir, const char *name, char ret_hex[HASH_HEX_BYTES + 1]);

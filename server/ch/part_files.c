@@ -242,6 +242,11 @@ static int link_tree(int from, int to, unsigned depth, uint64_t *bytes)
     return dirs_each(from, link_visit, &linking);
 }
 
+int dirs_link_part(int from, int to, uint64_t *bytes)
+{
+    return link_tree(from, to, 0, bytes);
+}
+
 /* The name it is attached under. NULL when that would be longer than a file's name may be. */
 static char *attach_name(const struct part_name *from, uint64_t number)
 {
@@ -272,7 +277,7 @@ static int held_fill(int held, int from, struct chxa_part *part)
         dirs_close(&from);
         return result;
     }
-    result = link_tree(from, to, 0, &part->bytes);
+    result = dirs_link_part(from, to, &part->bytes);
     if (result == 0)
         result = dirs_file_hash(to, CHECKSUMS_FILE, part->checksum);
     /* It becomes the part's directory: as open to others as ClickHouse made the original. */

@@ -5,7 +5,7 @@
  *
  * The held area of a disk is <root>/chxa (mode 0700 beneath). A transaction's folder is
  * <root>/chxa/<held_dir_name(xid)>; in it a held part is the directory <number>, and its marker,
- * left before it is moved out, the file <number>.moved.
+ * left before it is moved out, the file <number>.moved; a clone to be moved out is <number>.out.
  *
  * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
  * Distinct transactions may be worked on at once. Names and xids are checked again here before they
@@ -102,10 +102,15 @@ int dir_sync(const char *path, struct error *error);
 struct part_place {
     bool held;      /* the held directory is there with the recorded inode */
     bool marker;    /* <number>.moved is there */
-    bool detached;  /* detached/<name> with the recorded inode */
+    bool kept;      /* … and names a clone, for whose sake the held directory stays */
+    bool out;       /* the clone is still in the held area (<number>.out) */
+    uint64_t inode; /* what is looked for outside the held area: the clone, else the recorded one */
+    bool detached;  /* detached/<name> with that inode */
     bool attaching; /* detached/attaching_<name> with it */
-    char *ignored; /* another name in detached/ with that inode (ignored_…, and so on), or NULL */
-    char *active;  /* name of a part of the table with that inode, or NULL */
+    char *ignored;  /* another name in detached/ with it (ignored_…, and so on), or NULL */
+    char *active;   /* name of a part in the table's folder with it, or NULL */
+    char *seen;     /* kept: under which name the clone was last noted there, or NULL */
+    int64_t cloned_ms; /* kept: when the clone was made (wall clock) */
 };
 void part_place_clear(struct part_place *place);
 /* Places of n parts of one target; table_paths[i] and roots[i] are on the same disk (index =
@@ -121,15 +126,30 @@ int held_mark(const char *root, const char *xid, const struct chxa_part *part, b
 /* Removes the marker, of a part that was taken away before it was attached. Missing is fine. */
 int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
                 struct error *error);
-/* Renames held → <table_path>/detached/<name>; never replaces what is there. Needs the marker. */
+/* Renames held (or its clone) → <table_path>/detached/<name>; never replaces what is there. Needs the
+ * marker. */
 int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
                   const char *table_path, struct error *error);
 /* Renames detached/<from> back to detached/<part name> (attaching_…, ignored_…). */
 int detached_rename(const char *table_path, const char *from, const struct chxa_part *part,
                     struct error *error);
-/* Renames detached/<from> back into the held area, then removes the marker. */
+/* Renames detached/<from> back into the held area, then removes the marker (and a clone). */
 int held_move_back(const char *root, const char *xid, const struct chxa_part *part,
                    const char *table_path, const char *from, struct error *error);
+
+/*
+ * For a target that may destroy what it is given (a replica does, when ZooKeeper fails it within an
+ * ATTACH): hands over a clone of hard links, <number>.out, and keeps the held directory until it is
+ * let go. The marker, written by held_clone and durable with fsync, names the clone's inode.
+ */
+int held_clone(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
+               struct error *error);
+/* Notes in the marker under which name the clone stands in the table's folder. */
+int held_note_seen(const char *root, const char *xid, const struct chxa_part *part,
+                   const char *name, struct error *error);
+/* Removes the held directory whose clone is attached for sure; the marker stays. */
+int held_let_go(const char *root, const char *xid, const struct chxa_part *part,
+                struct error *error);
 
 /* ---- the end ---- */
 

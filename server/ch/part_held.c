@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "ch/part_clone.h"
 #include "ch/part_dirs.h"
 
 #include <assert.h>
@@ -31,6 +32,7 @@ void part_place_clear(struct part_place *place)
 {
     free(place->ignored);
     free(place->active);
+    free(place->seen);
     *place = (struct part_place){0};
 }
 
@@ -165,16 +167,34 @@ static int disk_view_open(const char *xid, const char *table_path, const char *r
     return 0;
 }
 
+/* The inode number in the table's folder may be another part's by now: that one is younger than our
+ * clone. A part that left the held area without a clone has its marker; without one the content
+ * tells, which 18.16 may alter in place. */
+static bool is_same_directory(int table, const char *name, const struct held_marker *marker,
+                              bool has_marker, const struct chxa_part *part)
+{
+    uint64_t birth_ns = marker->birth_ns ? dirs_birth_ns(table, name) : 0;
+    if (birth_ns)
+        return birth_ns == marker->birth_ns;
+    return (has_marker && marker->inode == 0) || is_same_content(table, name, part);
+}
+
 static void place_read(const struct disk_view *view, const struct chxa_part *part,
                        struct part_place *place)
 {
+    struct held_marker marker = {0};
     if (view->held >= 0) {
-        struct stat status;
         place->held = dirs_inode(view->held, held_part_name(part->number).text) == part->inode;
-        place->marker = fstatat(view->held, held_marker_name(part->number).text, &status,
-                                AT_SYMLINK_NOFOLLOW) == 0;
+        place->marker = held_marker_read(view->held, part->number, &marker);
     }
-    const char *name = inodes_find(&view->in_detached, part->inode);
+    place->inode = marker.inode ? marker.inode : part->inode;
+    place->kept = marker.inode && place->held;
+    if (place->kept) {
+        place->out = dirs_inode(view->held, held_out_name(part->number).text) == place->inode;
+        place->cloned_ms = marker.cloned_ms;
+        place->seen = marker.seen[0] ? mem_strdup(marker.seen) : NULL;
+    }
+    const char *name = inodes_find(&view->in_detached, place->inode);
     size_t prefix = strlen(ATTACHING_PREFIX);
     if (name && strcmp(name, part->name) == 0)
         place->detached = true;
@@ -183,10 +203,8 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
         place->attaching = true;
     else if (name && is_same_content(view->detached, name, part))
         place->ignored = mem_strdup(name);
-    /* A part that left the held area has its marker. Without one, the inode number may be another
-     * part's by now; the content may differ too, for 18.16 alters parts in place. */
-    name = inodes_find(&view->in_table, part->inode);
-    if (name && (place->marker || is_same_content(view->table, name, part)))
+    name = inodes_find(&view->in_table, place->inode);
+    if (name && is_same_directory(view->table, name, &marker, place->marker, part))
         place->active = mem_strdup(name);
 }
 
@@ -312,6 +330,22 @@ static int part_move(int from_dir, const char *from, int to_dir, const char *to,
                      part->name, (unsigned long long)part->inode, from, to, shown);
 }
 
+/* What stands for the part outside the held area: itself, or its clone. */
+static struct chxa_part as_handed_out(const struct chxa_part *part,
+                                      const struct held_marker *marker)
+{
+    struct chxa_part moved = *part;
+    if (marker->inode)
+        moved.inode = marker->inode;
+    return moved;
+}
+
+static struct held_entry_name handed_name(const struct chxa_part *part,
+                                          const struct held_marker *marker)
+{
+    return marker->inode ? held_out_name(part->number) : held_part_name(part->number);
+}
+
 int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
                   const char *table_path, struct error *error)
 {
@@ -321,16 +355,15 @@ int held_move_out(const char *root, const char *xid, const struct chxa_part *par
         result = held_open(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
+    struct held_marker marker = {0};
+    if (result == 0 && !held_marker_read(held, part->number, &marker))
+        result = dirs_failed(error, ENOENT, "find the marker of a part under", root,
+                             held_marker_name(part->number).text);
     if (result == 0) {
-        struct stat status;
-        struct held_entry_name marker = held_marker_name(part->number);
-        if (fstatat(held, marker.text, &status, AT_SYMLINK_NOFOLLOW) != 0)
-            result =
-                dirs_failed(error, errno, "find the marker of a part under", root, marker.text);
-    }
-    if (result == 0)
-        result = part_move(held, held_part_name(part->number).text, detached, part->name, part,
+        struct chxa_part moved = as_handed_out(part, &marker);
+        result = part_move(held, handed_name(part, &marker).text, detached, part->name, &moved,
                            table_path, error);
+    }
     dirs_close(&detached);
     dirs_close(&held);
     return result;
@@ -360,14 +393,20 @@ int held_move_back(const char *root, const char *xid, const struct chxa_part *pa
         result = held_open(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
-    if (result == 0)
-        result = part_move(detached, from, held, held_part_name(part->number).text, part,
+    struct held_marker marker = {0};
+    if (result == 0) {
+        held_marker_read(held, part->number, &marker);
+        struct chxa_part moved = as_handed_out(part, &marker);
+        result = part_move(detached, from, held, handed_name(part, &marker).text, &moved,
                            table_path, error);
+    }
     if (result == 0 && (fsync(held) != 0 || fsync(detached) != 0))
         result = dirs_failed(error, errno, "make durable", root, HELD_AREA);
     if (result == 0 && unlinkat(held, held_marker_name(part->number).text, 0) != 0 &&
         errno != ENOENT)
         result = dirs_failed(error, errno, "remove a marker under", root, HELD_AREA);
+    if (result == 0 && marker.inode)
+        dirs_remove_tree(held, handed_name(part, &marker).text);
     dirs_close(&detached);
     dirs_close(&held);
     return result;

@@ -15,7 +15,7 @@ enum part_todo part_plan(struct part_facts facts)
     if (facts.displaced)
         return PART_RENAME;
     if (facts.held)
-        return PART_MOVE;
+        return facts.handed ? PART_DOUBTED : PART_MOVE;
     /* Gone from every place we look: attached and merged away since, if it ever left the held area.
      */
     return facts.marker ? PART_DONE : PART_VANISHED;

@@ -18,6 +18,8 @@ struct part_facts {
     bool detached;  /* in detached/ under its own name */
     bool displaced; /* in detached/ under another name (attaching_…, ignored_…) */
     bool active;    /* in the table itself */
+    bool handed;    /* held, but a clone of it was handed out (all of the above but `held` and
+                       `marker` are the clone's) */
 };
 
 enum part_todo {
@@ -25,6 +27,7 @@ enum part_todo {
     PART_MOVE,     /* mark it, move it out, attach it */
     PART_ATTACH,   /* it waits in detached/ */
     PART_RENAME,   /* rename it back to its own name in detached/, then attach it */
+    PART_DOUBTED,  /* its clone is gone: attached and merged away, or destroyed; ask ZooKeeper */
     PART_VANISHED, /* stop: a hazard for the operator; never reported as Committed */
 };
 

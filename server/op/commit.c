@@ -20,49 +20,18 @@
  *   sync, record  Committing with every part in its table (or merged away, its marker tells): record
  *   clear         Committed with a folder of markers: recover.c removes it
  */
-#include "op/txn.h"
+#include "op/commit_private.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ch/replica.h"
 #include "ch/sql.h"
-#include "core/part_plan.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-struct commit {
-    struct op op;
-    char *xid;
-    bool recovering; /* entered at "quiet": look before anything else */
-    bool doubted;    /* an ATTACH was not answered with success: ZooKeeper may not have its parts */
-    bool replicated; /* the target at `at` */
-    bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
-    bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
-    char *rejection; /* … and what it said, to find the part that it names */
-    bool refused;    /* the table does not suit the parts: op.error says why; move them back */
-    bool no_dedup;   /* an ATTACH was swallowed by deduplication: switch it off */
-    unsigned blocks; /* in a row */
-    char *block;     /* what blocks it, as last told */
-    const struct chxa_target **targets;
-    size_t n_targets, at;
-    struct chxa_part *parts;   /* of the target at `at`; shallow, in write order */
-    enum part_todo *todo;      /* for each */
-    struct part_place *places; /* for each */
-    size_t n_parts;
-    size_t *batch; /* indexes into parts: of the ALTER under way */
-    size_t n_batch;
-    char **table_paths; /* by root */
-    size_t n_paths;
-    char **sync_paths; /* directories of the tables that got parts */
-    size_t n_sync_paths;
-    char **roots; /* disks that held parts */
-    size_t n_roots;
-};
 
 static void commit_decide(struct op *op);
 static void commit_target(struct op *op);
@@ -74,7 +43,6 @@ static void commit_mark(struct op *op);
 static void commit_move(struct op *op);
 static void commit_attach(struct op *op);
 static void commit_verify(struct op *op);
-static void commit_confirm(struct op *op);
 static void commit_retreat(struct op *op);
 static void commit_block(struct op *op);
 static void commit_sync(struct op *op);
@@ -91,9 +59,9 @@ static const struct op_step commit_steps[] = {
     {"mark", commit_mark},     /* leave a marker beside each held part of the batch, durably */
     {"move", commit_move},     /* rename them from the held area into detached/ */
     {"attach", commit_attach}, /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
-    {"verify", commit_verify}, /* see each in the table; then the next batch, or confirm */
-    {"confirm",
-     commit_confirm}, /* replicated, if doubted: ZooKeeper has them; then the next table */
+    {"verify", commit_verify}, /* see each in the table; then settle; the next batch, or confirm */
+    {"confirm", commit_confirm}, /* replicated: what became of clones nobody is sure of */
+    {"settle", commit_settle},   /* let go of what is attached; clone what is lost anew */
     {"retreat", commit_retreat}, /* blocked: what is not attached goes back into the held area */
     {"block", commit_block},     /* record the reason, tell those who wait, try again later */
     {"sync", commit_sync},       /* fsync the tables' directories */
@@ -117,7 +85,7 @@ void commit_start(struct txn *txn, bool recovering)
 {
     struct commit *commit = mem_alloc(sizeof *commit);
     commit->xid = mem_strdup(txn_xid(txn));
-    commit->recovering = commit->unsure = commit->doubted = recovering;
+    commit->recovering = commit->unsure = recovering;
     txn->op = &commit->op;
     op_start(&commit->op, &commit_kind, txn->coord, txn, recovering ? "target" : "decide");
 }
@@ -130,11 +98,15 @@ static void target_done(struct commit *commit)
         free(commit->table_paths[i]);
     free(commit->places);
     free(commit->todo);
+    free(commit->sure);
+    free(commit->redo);
     free(commit->batch);
     free(commit->parts);
     free(commit->table_paths);
     commit->places = NULL;
     commit->todo = NULL;
+    commit->sure = NULL;
+    commit->redo = NULL;
     commit->batch = NULL;
     commit->parts = NULL;
     commit->table_paths = NULL;
@@ -151,7 +123,7 @@ static void forget_targets(struct commit *commit)
 
 /* ---- waiting for what is not in our hands ---- */
 
-static void wait_and_retry(struct commit *commit, const char *step)
+void commit_wait_and_retry(struct commit *commit, const char *step)
 {
     struct op *op = &commit->op;
     commit->blocks++;
@@ -160,11 +132,11 @@ static void wait_and_retry(struct commit *commit, const char *step)
 }
 
 /* ClickHouse does not answer: nothing is known to be wrong with the transaction. */
-static void wait_for_clickhouse(struct commit *commit, const struct error *error)
+void commit_wait_for_clickhouse(struct commit *commit, const struct error *error)
 {
     commit->unsure = true;
     txn_note(commit->op.txn, "waiting for ClickHouse: %s", error_message(error));
-    wait_and_retry(commit, "quiet");
+    commit_wait_and_retry(commit, "quiet");
 }
 
 /* ---- decide ---- */
@@ -219,6 +191,8 @@ static void commit_target(struct op *op)
     }
     commit->todo = mem_array(commit->n_parts, sizeof *commit->todo);
     commit->places = mem_array(commit->n_parts, sizeof *commit->places);
+    commit->sure = mem_array(commit->n_parts, sizeof *commit->sure);
+    commit->redo = mem_array(commit->n_parts, sizeof *commit->redo);
     commit->batch = mem_array(commit->n_parts, sizeof *commit->batch);
     op_next(op);
 }
@@ -230,7 +204,7 @@ static void quiet_answered(void *arg, const struct ch_answer *answer)
     struct commit *commit = arg;
     struct op *op = &commit->op;
     if (answer->code) {
-        wait_for_clickhouse(commit, answer->error);
+        commit_wait_for_clickhouse(commit, answer->error);
     } else if (strcmp(answer->body, "0\t0\n") != 0) {
         txn_note(op->txn, "waiting for an ATTACH of ours that still runs, or a read-only replica");
         op_retry(op, NULL, QUIET_POLL_MS);
@@ -291,7 +265,7 @@ static void commit_checked(void *arg, int code, struct error *error, struct ch_t
     struct op *op = &commit->op;
     const struct chxa_target *target = commit->targets[commit->at];
     if (code == CHXA_E_CLICKHOUSE_UNAVAILABLE || code == CHXA_E_CLICKHOUSE_UNKNOWN) {
-        wait_for_clickhouse(commit, error);
+        commit_wait_for_clickhouse(commit, error);
         return;
     }
     if (code) {
@@ -333,17 +307,21 @@ static struct part_facts facts_of(const struct part_place *place)
         .detached = place->detached,
         .displaced = place->attaching || place->ignored,
         .active = place->active != NULL,
+        .handed = place->kept && !place->out,
     };
 }
 
-/*
- * A replica that loses its ZooKeeper session inside an ATTACH (code 244) takes the part back by deleting it
- * (18.16.1, within 30 s). Gone from everywhere then says "merged" or "deleted", and only an ATTACH that was
- * answered with success tells which.
- */
-static bool absence_is_no_proof(const struct commit *commit, const struct part_place *place)
+/* The name under which a clone stands in the table is what ZooKeeper can be asked for, also when
+ * the clone is gone. Best effort. */
+static void note_seen(struct commit *commit, size_t i, struct error *error)
 {
-    return commit->replicated && commit->doubted && place->active == NULL;
+    const struct chxa_part *part = &commit->parts[i];
+    const struct part_place *place = &commit->places[i];
+    if (!place->kept || commit->sure[i] || place->active == NULL ||
+        (place->seen && strcmp(place->seen, place->active) == 0))
+        return;
+    held_note_seen(commit->targets[commit->at]->roots[part->disk], commit->xid, part, place->active,
+                   error);
 }
 
 /* On a worker thread, like every *_work here: the record's writes do not change any more, and this
@@ -359,8 +337,8 @@ static void look_work(struct op *op)
                          target->roots, target->n_roots, commit->places, &op->work_error);
     for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
         commit->todo[i] = part_plan(facts_of(&commit->places[i]));
-        if (commit->todo[i] == PART_DONE && absence_is_no_proof(commit, &commit->places[i]))
-            commit->todo[i] = PART_VANISHED;
+        if (commit->rejected || op->kind->steps[op->at].run == commit_look)
+            note_seen(commit, i, &op->work_error);
     }
 }
 
@@ -373,7 +351,7 @@ static size_t choose_batch(struct commit *commit)
     for (size_t i = 0; i < commit->n_parts; i++) {
         if (commit->todo[i] == PART_VANISHED)
             return i;
-        if (commit->todo[i] == PART_DONE)
+        if (commit->todo[i] == PART_DONE || commit->todo[i] == PART_DOUBTED)
             continue;
         bytes += strlen(commit->parts[i].name) + sizeof "ATTACH PART '', ";
         if (commit->n_batch == commit->op.coord->config.attach_parts_max || bytes > ALTER_BYTES_MAX)
@@ -398,7 +376,7 @@ static void block_vanished(struct commit *commit, size_t first)
     op_goto(&commit->op, "retreat");
 }
 
-static bool work_failed(struct op *op)
+bool commit_work_failed(struct op *op)
 {
     if (op->work_code == 0)
         return false;
@@ -417,7 +395,7 @@ static bool all_active(const struct commit *commit)
 static void commit_looked(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
-    if (work_failed(op))
+    if (commit_work_failed(op))
         return;
     if (commit->refused && !all_active(commit)) {
         /* It may not even be the table that the parts were moved to: absence proves nothing here. */
@@ -449,16 +427,18 @@ static void mend_work(struct op *op)
         if (commit->todo[commit->batch[i]] != PART_RENAME)
             continue;
         char *attaching = mem_printf("attaching_%s", part->name);
+        struct chxa_part moved = *part;
+        moved.inode = place->inode;
         op->work_code =
             detached_rename(commit->table_paths[part->disk],
-                            place->attaching ? attaching : place->ignored, part, &op->work_error);
+                            place->attaching ? attaching : place->ignored, &moved, &op->work_error);
         free(attaching);
     }
 }
 
 static void commit_worked(struct op *op)
 {
-    if (!work_failed(op))
+    if (!commit_work_failed(op))
         op_next(op);
 }
 
@@ -487,9 +467,12 @@ static void mark_work(struct op *op)
     bool fsync = op->coord->config.fsync;
     for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
         const struct chxa_part *part = &commit->parts[commit->batch[i]];
-        if (commit->todo[commit->batch[i]] == PART_MOVE)
-            op->work_code =
-                held_mark(target->roots[part->disk], commit->xid, part, false, &op->work_error);
+        if (commit->todo[commit->batch[i]] != PART_MOVE)
+            continue;
+        const char *root = target->roots[part->disk];
+        op->work_code = commit->replicated
+                            ? held_clone(root, commit->xid, part, fsync, &op->work_error)
+                            : held_mark(root, commit->xid, part, false, &op->work_error);
     }
     char name[HELD_DIR_BYTES_MAX + 1];
     held_dir_name(commit->xid, name);
@@ -540,7 +523,6 @@ static void commit_attached(void *arg, const struct ch_answer *answer)
     struct commit *commit = arg;
     struct op *op = &commit->op;
     commit->rejected = answer->code == CHXA_E_CLICKHOUSE_REJECTED;
-    commit->doubted = commit->doubted || answer->code != 0;
     if (answer->code == 0) {
         op_next(op);
     } else if (commit->rejected) {
@@ -548,7 +530,7 @@ static void commit_attached(void *arg, const struct ch_answer *answer)
         error_move(&op->error, answer->error);
         op_next(op);
     } else {
-        wait_for_clickhouse(commit, answer->error);
+        commit_wait_for_clickhouse(commit, answer->error);
     }
 }
 
@@ -606,13 +588,27 @@ static void find_stolen(struct commit *commit)
             commit->todo[commit->batch[i]] = PART_VANISHED;
 }
 
+/* ClickHouse says that it attached all of the batch. What lies in detached/ all the same was
+ * swallowed by deduplication. */
+static void trust_answer(struct commit *commit)
+{
+    for (size_t i = 0; i < commit->n_batch; i++) {
+        size_t at = commit->batch[i];
+        if (commit->todo[at] == PART_DOUBTED)
+            commit->todo[at] = PART_DONE;
+        commit->sure[at] = commit->todo[at] == PART_DONE;
+    }
+}
+
 static void commit_verified(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
-    if (work_failed(op))
+    if (commit_work_failed(op))
         return;
     if (commit->rejected)
         find_stolen(commit);
+    else
+        trust_answer(commit);
     size_t left = 0;
     for (size_t i = 0; i < commit->n_batch; i++)
         left += commit->todo[commit->batch[i]] != PART_DONE;
@@ -621,7 +617,8 @@ static void commit_verified(struct op *op)
         block_vanished(commit, vanished);
     } else if (left == 0) {
         commit->blocks = 0;
-        op_goto(op, commit->n_batch ? "check" : "confirm");
+        commit->settled = commit->n_batch ? "check" : "confirm";
+        op_goto(op, "settle");
     } else if (!commit->rejected && !commit->no_dedup && op->coord->caps.has_insert_deduplicate) {
         log_warn("ATTACH was swallowed by deduplication", "xid=%s parts=%zu", commit->xid, left);
         commit->no_dedup = true;
@@ -637,53 +634,6 @@ static void commit_verified(struct op *op)
 static void commit_verify(struct op *op)
 {
     op_blocking(op, look_work, commit_verified);
-}
-
-/* ---- confirm ---- */
-
-/*
- * A replica that loses ZooKeeper inside an ATTACH keeps the part in its table although ZooKeeper may
- * never have had it: no other replica will have these rows, and this one sets the part aside when the
- * table is loaded anew (detached/ignored_…; 18.16 also speaks of five minutes and unexpected_…, but
- * was not seen to), where the next look finds it. Until then nothing can be done but to wait. A part
- * that is no longer in the table was merged, and only parts that ZooKeeper has are.
- */
-static void commit_confirmed(void *arg, int code, struct error *error,
-                             const struct replica_parts *known)
-{
-    struct commit *commit = arg;
-    struct op *op = &commit->op;
-    if (code) {
-        wait_for_clickhouse(commit, error);
-        return;
-    }
-    size_t missing = 0;
-    for (size_t i = 0; i < commit->n_parts; i++)
-        missing += commit->places[i].active && !replica_has_part(known, commit->places[i].active);
-    if (missing == 0) {
-        op_goto(op, "target");
-        return;
-    }
-    const struct chxa_target *target = commit->targets[commit->at];
-    txn_note(op->txn,
-             "%zu of the parts stand in this replica of %s.%s, but not in ZooKeeper: waiting until "
-             "ClickHouse sets them aside, as SYSTEM RESTART REPLICA or a restart makes it do",
-             missing, target->database, target->table);
-    log_warn("parts not in ZooKeeper", "xid=%s table=\"%s.%s\" parts=%zu", commit->xid,
-             target->database, target->table, missing);
-    commit->unsure = true;
-    wait_and_retry(commit, "quiet");
-}
-
-static void commit_confirm(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    const struct chxa_target *target = commit->targets[commit->at];
-    if (!commit->doubted || !commit->replicated)
-        op_goto(op, "target");
-    else
-        replica_parts_load(op->coord->client, target->database, target->table,
-                           op->coord->config.clickhouse_timeout_ms, commit_confirmed, commit);
 }
 
 /* ---- retreat, block ---- */
@@ -731,7 +681,7 @@ static void blocked_told(struct commit *commit)
     txn_answer_error(commit->op.txn, TXN_COMMIT, &blocked);
     error_clear(&blocked);
     commit->unsure = true;
-    wait_and_retry(commit, commit->targets ? "quiet" : "target");
+    commit_wait_and_retry(commit, commit->targets ? "quiet" : "target");
 }
 
 static void block_reloaded(struct op *op, int code)
@@ -798,7 +748,7 @@ static void commit_synced(struct op *op)
         return;
     }
     txn_note(op->txn, "making the tables' folders durable: %s", error_message(&op->work_error));
-    wait_and_retry((struct commit *)op, NULL);
+    commit_wait_and_retry((struct commit *)op, NULL);
 }
 
 static void commit_sync(struct op *op)
@@ -822,7 +772,7 @@ static void commit_reloaded(struct op *op, int code)
     else if (code == 0)
         op_goto(op, "target");
     else
-        wait_and_retry(commit, "record");
+        commit_wait_and_retry(commit, "record");
 }
 
 static void commit_recorded(struct op *op, int code)
@@ -835,7 +785,7 @@ static void commit_recorded(struct op *op, int code)
     if (code == CHXA_E_STORE_CONFLICT || code == CHXA_E_STORE_UNKNOWN)
         txn_reload(op, commit_reloaded);
     else
-        wait_and_retry((struct commit *)op, "record");
+        commit_wait_and_retry((struct commit *)op, "record");
 }
 
 static void commit_record(struct op *op)

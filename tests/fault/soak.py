@@ -229,6 +229,8 @@ class Chaos:
 
     def terminate(self, name):
         server = self.servers[name]
+        if not server.is_up():
+            return  # it may not yet listen to signals
         server.process.terminate()
         self.done(f"terminate {name}")
 

@@ -23,7 +23,7 @@ PLACES = ("before", "sent", "after")
 WITHOUT_SENT = {
     "write.admit", "write.compare", "write.target", "write.scratch", "rollback.drain", "prepare.drain",
     "prepare.limits", "prepare.check", "commit.target", "commit.quiet", "commit.check", "commit.look",
-    "commit.verify", "commit.confirm", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
+    "commit.verify", "commit.confirm", "commit.settle", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
     "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
     "sink_recover.list", "sink_recover.owners", "sink_recover.read",
 }

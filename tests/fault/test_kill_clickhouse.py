@@ -50,6 +50,7 @@ class Lab:
             self.clickhouse = self.start(servers.ClickHouse26(self.folder / "ch"))
         if replicated:
             self.second = self.start(servers.ClickHouse18(self.folder / "r2", self.zookeeper, "r2"))
+            self.wait_for_zookeeper()
         store = f"sqlite:{self.folder}/chxa.db"
         if store_name == "zookeeper":
             store = f"zookeeper:{self.zookeeper.address}/kill"
@@ -63,6 +64,16 @@ class Lab:
         self.client = Client(self.chxad.url, timeout=120)
         self.attach_ms = None
 
+    def wait_for_zookeeper(self):
+        """It answers "imok" a little before it takes clients."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                self.second.query("SELECT count() FROM system.zookeeper WHERE path = '/'")
+                return self.clickhouse.query("SELECT count() FROM system.zookeeper WHERE path = '/'")
+            except servers.ClickHouseError:
+                time.sleep(0.2)
+
     def start(self, server):
         self.servers.append(server)
         return server.start()
@@ -73,24 +84,36 @@ class Lab:
                 server.process.send_signal(signal.SIGCONT)
             server.stop()
 
-    def make(self, number, own_rows=True):
+    @staticmethod
+    def insist(do):
+        """A replica that has just lost ZooKeeper refuses for a while."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return do()
+            except servers.ClickHouseError as error:
+                if time.monotonic() > deadline or "already exists" in str(error):
+                    raise
+                time.sleep(0.2)
+
+    def make(self, number, own_rows=True, settings=""):
         name = f"t{number}"
         columns = "d Date, p UInt16, a UInt64"
         definition = "ENGINE = MergeTree PARTITION BY p ORDER BY a"
         if self.second:
             definition = f"ENGINE = ReplicatedMergeTree('/tables/{name}', '{{replica}}') PARTITION BY p ORDER BY a"
         for engine in self.engines:
-            table = engine.make(name, columns, definition)
+            table = self.insist(lambda: engine.make(name, columns, f"{definition} {settings}"))
         # Rows of its own, so that a part that is not in ZooKeeper is not "most of the table" (code 231).
         self.own_rows = 1000 if own_rows else 0
         if own_rows:
             first = "".join(f"2024-01-01,9999,{10**6 + n}\n" for n in range(1000))
-            self.clickhouse.query(f"INSERT INTO {table} FORMAT CSV", body=first.encode())
+            self.insist(lambda: self.clickhouse.query(f"INSERT INTO {table} FORMAT CSV", body=first.encode()))
         return name, table
 
-    def stage(self, xid, table):
+    def stage(self, xid, table, partitions=None):
         """200 held parts: half the time in 200 partitions, half the time 40 in each of five."""
-        partitions = self.random.choice((5, PARTS))
+        partitions = partitions or self.random.choice((5, PARTS))
         self.client.begin(xid).ok((200, 201))
         parts_per_write = min(partitions, 50)
         for write in range(PARTS // parts_per_write):
@@ -125,8 +148,8 @@ class Lab:
         for server in stopped:
             server.wait_up()
 
-    def committed(self, xid, seconds=90):
-        """By itself: nobody asks for the commit again, only for the state."""
+    def committed(self, xid, seconds=90, name=None):
+        """By itself: nobody asks for the commit again, only for the state; and for name, does what it says."""
         deadline = time.monotonic() + seconds
         answer = None
         while time.monotonic() < deadline:
@@ -136,8 +159,20 @@ class Lab:
                 answer = None
             if answer is not None and answer.status == 200 and answer["state"] == "Committed":
                 return
+            if name and answer is not None and answer.status == 200 and "RESTART REPLICA" in (answer["reason"] or ""):
+                self.insist(lambda: self.clickhouse.query(f"SYSTEM RESTART REPLICA k.{name}"))
             time.sleep(0.1)
         raise AssertionError(f"seed {SEED}: {xid} is {answer!r}\n{self.chxad.log_tail(30)}")
+
+    def reason_has(self, xid, text):
+        """It stays Committing, and says so."""
+        deadline = time.monotonic() + 60
+        answer = self.client.get(xid).ok()
+        while text not in (answer["reason"] or "") and time.monotonic() < deadline:
+            assert answer["state"] == "Committing", answer
+            time.sleep(0.2)
+            answer = self.client.get(xid).ok()
+        assert text in (answer["reason"] or ""), f"{answer!r}\n{self.chxad.log_tail(20)}"
 
     def check(self, name, table):
         total = PARTS * ROWS
@@ -158,7 +193,7 @@ class Lab:
 
     def drop(self, table):
         for engine in self.engines:
-            engine.query(f"DROP TABLE {table}")
+            self.insist(lambda: engine.query(f"DROP TABLE IF EXISTS {table}"))
 
 
 @pytest.fixture(autouse=True)
@@ -197,7 +232,7 @@ def rounds(lab, strike):
         xid = f"kill:{number}"
         lab.stage(xid, table)
         strike(xid, name)
-        lab.committed(xid)
+        lab.committed(xid, name=name if lab.second else None)
         lab.check(name, table)
         lab.drop(table)
 
@@ -290,6 +325,22 @@ def test_replica_killed_between_rename_and_zookeeper(kill_lab):
 
 @pytest.mark.big
 @pytest.mark.parametrize("engine_name,store_name,replicated", ON_REPLICAS)
+def test_replica_cut_off_from_zookeeper_while_it_attaches(kill_lab):
+    """ClickHouse takes back what it was attaching, and deletes it: chxad must have kept the rows."""
+
+    def strike(xid, _name):
+        kill_lab.attach_soon(xid)
+        for _ in range(3):
+            kill_lab.proxy.tell("refuse")
+            time.sleep(kill_lab.random.random() * 0.3)
+            kill_lab.proxy.tell("pass")
+            time.sleep(kill_lab.random.random() * 2)
+
+    rounds(kill_lab, strike)
+
+
+@pytest.mark.big
+@pytest.mark.parametrize("engine_name,store_name,replicated", ON_REPLICAS)
 def test_replica_that_does_not_load(kill_lab):
     """The part that ZooKeeper does not know is most of the table: ClickHouse does not start (it says
     code 231, and with it ends) until the operator tells it to. chxad waits, says so, and then finishes."""
@@ -329,13 +380,7 @@ def test_replica_loses_zookeeper_while_it_attaches(kill_lab, mode):
         kill_lab.proxy.tell("cut")
         if mode == "drop-on":
             # It stays Committing until ClickHouse loads the table anew and sets the part aside.
-            deadline = time.monotonic() + 60
-            answer = kill_lab.client.get(xid).ok()
-            while "not in ZooKeeper" not in (answer["reason"] or "") and time.monotonic() < deadline:
-                assert answer["state"] == "Committing", answer
-                time.sleep(0.2)
-                answer = kill_lab.client.get(xid).ok()
-            assert "not in ZooKeeper" in (answer["reason"] or ""), f"{answer!r}\n{kill_lab.chxad.log_tail(20)}"
+            kill_lab.reason_has(xid, "not in ZooKeeper")
             if kill_lab.random.random() < 0.5:
                 kill_lab.clickhouse.query(f"SYSTEM RESTART REPLICA k.{name}")
             else:
@@ -343,3 +388,66 @@ def test_replica_loses_zookeeper_while_it_attaches(kill_lab, mode):
                 kill_lab.back(kill_lab.clickhouse)
 
     rounds(kill_lab, strike)
+
+
+def stray_in_the_middle(kill_lab, settings):
+    """A commit that waits because of one part, which has parts on both sides; no xid when it came otherwise."""
+    number = next(_numbers)
+    name, table = kill_lab.make(number, settings=settings)
+    xid = f"covered:{number}"
+    kill_lab.stage(xid, table, partitions=1)
+    for engine in kill_lab.engines:
+        engine.query("SYSTEM STOP MERGES")
+    kill_lab.client.commit(xid, wait_ms=0).ok(202)
+    while kill_lab.engines[0].count(table) < 1000 + 30:
+        pass
+    kill_lab.proxy.tell("drop-on /log/log-")
+    time.sleep(1)
+    kill_lab.proxy.tell("pass")
+    kill_lab.proxy.tell("cut")
+    answer = kill_lab.client.get(xid).ok()
+    while answer["state"] == "Committing" and "not in ZooKeeper" not in (answer["reason"] or ""):
+        time.sleep(0.2)
+        answer = kill_lab.client.get(xid).ok()
+    if answer["state"] == "Committing":
+        return name, table, xid
+    kill_lab.check(name, table)
+    kill_lab.drop(table)
+    return name, table, None
+
+
+@pytest.mark.big
+@pytest.mark.parametrize("engine_name,store_name,replicated", ON_REPLICAS)
+@pytest.mark.parametrize("settings", ["", "SETTINGS old_parts_lifetime = 1"])
+def test_stray_part_that_a_merge_covers(kill_lab, settings):
+    """A part that ZooKeeper never had, in a range that another replica merges: ClickHouse removes it with the merged
+    ones. That it is gone must not be taken for "attached and merged": it is attached anew. When ClickHouse forgets
+    merged parts so early that nobody can tell, it is a hazard, with the rows still held."""
+    for _ in range(8):
+        name, table, xid = stray_in_the_middle(kill_lab, settings)
+        if xid:
+            break
+    else:
+        pytest.skip("ZooKeeper's commit was never what got lost")
+    for engine in kill_lab.engines:
+        engine.query("SYSTEM START MERGES")
+    deadline = time.monotonic() + 120
+    answer = kill_lab.client.get(xid).ok()
+    while answer["state"] == "Committing" and "hazard" not in (answer["reason"] or "") and time.monotonic() < deadline:
+        for engine in kill_lab.engines:
+            try:
+                engine.query(f"OPTIMIZE TABLE {table} PARTITION 0 FINAL")
+            except servers.ClickHouseError:
+                pass  # this one may not be the leader
+        time.sleep(1)
+        answer = kill_lab.client.get(xid).ok()
+    if settings:
+        assert answer["state"] == "Committing" and "hazard" in answer["reason"], answer
+        assert len(kill_lab.engines[0].held_parts()) == 1
+        # The operator sees that the table lacks the rows, and says so.
+        marker = next(path for path in kill_lab.engines[0].held() if path.endswith(".moved") and
+                      path.rsplit(".", 1)[0] in kill_lab.engines[0].held_parts())
+        (kill_lab.engines[0].roots()[0] / "chxa" / marker).unlink()
+        kill_lab.client.commit(xid).ok()
+    kill_lab.committed(xid)
+    kill_lab.check(name, table)

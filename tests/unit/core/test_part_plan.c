@@ -105,6 +105,24 @@ START_TEST(merged_away_counts_as_attached_only_with_a_marker)
 }
 END_TEST
 
+START_TEST(a_clone_that_is_gone_is_neither_moved_again_nor_done)
+{
+    struct part_facts facts = {.held = true, .marker = true, .handed = true};
+    ck_assert_int_eq(part_plan(facts), PART_DOUBTED);
+    facts.detached = true;
+    ck_assert_int_eq(part_plan(facts), PART_ATTACH);
+    facts.detached = false;
+    facts.displaced = true;
+    ck_assert_int_eq(part_plan(facts), PART_RENAME);
+    facts.displaced = false;
+    facts.active = true;
+    ck_assert_int_eq(part_plan(facts), PART_DONE);
+    /* let go */
+    facts = (struct part_facts){.marker = true};
+    ck_assert_int_eq(part_plan(facts), PART_DONE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("part_plan");
@@ -112,6 +130,7 @@ int main(void)
     tcase_add_test(tests, each_place_has_its_action);
     tcase_add_test(tests, killed_after_each_effect_a_part_is_attached_once);
     tcase_add_test(tests, merged_away_counts_as_attached_only_with_a_marker);
+    tcase_add_test(tests, a_clone_that_is_gone_is_neither_moved_again_nor_done);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Clones of held parts: see part_files.h. A marker is empty, or "<inode> <birth> <ms> <name or ->"; it is
+ * replaced by a rename, so that it is whole whenever a crash comes.
+ *
+ * The order that a crash may cut anywhere:  clone → marker (durable) → rename clone → detached …
+ * attached for sure → held directory gone. A clone without its marker was never moved out, and is
+ * made anew. Threads: any worker.
+ */
+#include "ch/part_clone.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "ch/part_dirs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MARKER_BYTES_MAX 320u
+
+bool held_marker_read(int held, uint64_t number, struct held_marker *ret_marker)
+{
+    struct held_marker marker = {0};
+    char text[MARKER_BYTES_MAX + 1];
+    int fd = openat(held, held_marker_name(number).text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t len = read(fd, text, MARKER_BYTES_MAX);
+    dirs_close(&fd);
+    text[len > 0 ? len : 0] = '\0';
+    int end = 0;
+    if (sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNd64 " %255s%n", &marker.inode, &marker.birth_ns,
+               &marker.cloned_ms, marker.seen, &end) != 4 ||
+        text[end] != '\n')
+        marker = (struct held_marker){0};
+    if (strcmp(marker.seen, "-") == 0)
+        marker.seen[0] = '\0';
+    *ret_marker = marker;
+    return true;
+}
+
+/* 0 or negative errno. */
+static int marker_write(int held, uint64_t number, const struct held_marker *marker, bool durable)
+{
+    char *text =
+        mem_printf("%" PRIu64 " %" PRIu64 " %" PRId64 " %s\n", marker->inode, marker->birth_ns,
+                   marker->cloned_ms, marker->seen[0] ? marker->seen : "-");
+    struct held_entry_name next = held_next_marker_name(number);
+    int fd = openat(held, next.text, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 ? -errno : 0;
+    size_t len = strlen(text);
+    if (result == 0 && write(fd, text, len) != (ssize_t)len)
+        result = errno ? -errno : -EIO;
+    if (result == 0 && durable && fsync(fd) != 0)
+        result = -errno;
+    dirs_close(&fd);
+    if (result == 0 && renameat(held, next.text, held, held_marker_name(number).text) != 0)
+        result = -errno;
+    if (result == 0 && durable && fsync(held) != 0)
+        result = -errno;
+    free(text);
+    return result;
+}
+
+/* Makes <number>.out and tells its inode and birth. 0 or negative errno. */
+static int clone_make(int held, uint64_t number, bool durable, struct held_marker *marker)
+{
+    struct held_entry_name name = held_out_name(number);
+    uint64_t bytes = 0;
+    struct stat status;
+    int result = dirs_remove_tree(held, name.text);
+    if (result != 0)
+        return result;
+    int from = dirs_open_at(held, held_part_name(number).text);
+    if (from < 0)
+        return from;
+    if (fstat(from, &status) != 0 || mkdirat(held, name.text, 0700) != 0)
+        result = -errno;
+    int to = result == 0 ? dirs_open_at(held, name.text) : result;
+    if (to < 0) {
+        dirs_close(&from);
+        return to;
+    }
+    result = dirs_link_part(from, to, &bytes);
+    if (result == 0 && fchmod(to, status.st_mode & 07777) != 0)
+        result = -errno;
+    if (result == 0 && durable && fsync(to) != 0)
+        result = -errno;
+    dirs_close(&to);
+    marker->inode = dirs_inode(held, name.text);
+    marker->birth_ns = dirs_birth_ns(held, name.text);
+    return result;
+}
+
+int held_clone(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
+               struct error *error)
+{
+    int held = -1;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0)
+        return result;
+    struct held_marker marker = {0};
+    int number = 0;
+    if (held < 0 || dirs_inode(held, held_part_name(part->number).text) != part->inode)
+        number = -ENOENT;
+    else if (held_marker_read(held, part->number, &marker) && marker.inode &&
+             marker.inode == dirs_inode(held, held_out_name(part->number).text))
+        goto out; /* made before a crash */
+    marker = (struct held_marker){.cloned_ms = clock_wall_ms()};
+    if (number == 0)
+        number = clone_make(held, part->number, fsync_it, &marker);
+    if (number == 0)
+        number = marker_write(held, part->number, &marker, fsync_it);
+    if (number != 0)
+        result = dirs_failed(error, number, "clone a held part under", root,
+                             held_part_name(part->number).text);
+out:
+    dirs_close(&held);
+    return result;
+}
+
+int held_note_seen(const char *root, const char *xid, const struct chxa_part *part,
+                   const char *name, struct error *error)
+{
+    int held = -1;
+    int result = dirs_open_held(root, xid, false, &held, error);
+    if (result != 0 || held < 0)
+        return result;
+    struct held_marker marker;
+    int number = 0;
+    if (held_marker_read(held, part->number, &marker) && marker.inode) {
+        snprintf(marker.seen, sizeof marker.seen, "%s", name);
+        number = marker_write(held, part->number, &marker, false);
+    }
+    dirs_close(&held);
+    return number == 0 ? 0 : dirs_failed(error, number, "write a marker under", root, name);
+}
+
+int held_let_go(const char *root, const char *xid, const struct chxa_part *part,
+                struct error *error)
+{
+    return held_remove_part(xid, root, part->number, error);
+}
