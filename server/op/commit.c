@@ -686,9 +686,13 @@ static void blocked_told(struct commit *commit)
 
 static void block_reloaded(struct op *op, int code)
 {
+    struct commit *commit = (struct commit *)op;
     if (code == 0)
-        forget_targets((struct commit *)op);
-    blocked_told((struct commit *)op);
+        forget_targets(commit);
+    if (code == 0 && op->txn->record.state == CHXA_COMMITTED)
+        op_goto(op, "clear");
+    else
+        blocked_told(commit);
 }
 
 /* A reason that could not be stored is told, and stored at the next try. */

@@ -265,29 +265,18 @@ static void recover_list(struct op *op)
     store_list(op->coord->store, &filter, page_listed, recover);
 }
 
-/* An operation that runs knows better than what was read beside it. */
-static void take_loaded(struct coord *coord, struct chxa_record *record)
-{
-    struct txn *txn = txn_ensure(coord, record->xid);
-    if (txn->op || txn->writes_in_flight || txn->loading)
-        return;
-    txn_take_record(txn, record);
-    txn->touched_ms = clock_monotonic_ms();
-    txn_pump(txn); /* dropped again if it is not ours or finished meanwhile */
-}
-
 static void load_more(struct recover *recover);
 
-static void one_loaded(void *arg, const struct store_result *result)
+static void one_loaded(void *arg, struct txn *txn, int code)
 {
     struct recover *recover = arg;
     recover->gets--;
-    if (result->code == 0)
-        take_loaded(recover->op.coord, result->record);
-    else if (result->code == CHXA_E_INVALID_RECORD)
-        log_error("a record cannot be understood", "node=%s", recover->op.coord->config.node);
-    else if (result->code != CHXA_E_TXN_NOT_FOUND)
-        recover->gets_code = result->code;
+    if (code == 0)
+        txn->touched_ms = clock_monotonic_ms();
+    else if (code == CHXA_E_INVALID_RECORD)
+        log_error("a record cannot be understood", "xid=%s", txn_xid(txn));
+    else
+        recover->gets_code = code;
     load_more(recover);
 }
 
@@ -296,8 +285,9 @@ static void load_more(struct recover *recover)
     struct op *op = &recover->op;
     while (recover->gets_code == 0 && recover->next_xid < recover->n_xids &&
            recover->gets < GETS_AT_ONCE) {
-        recover->gets++;
-        store_get(op->coord->store, recover->xids[recover->next_xid++], one_loaded, recover);
+        const char *xid = recover->xids[recover->next_xid++];
+        if (txn_refresh(txn_ensure(op->coord, xid), one_loaded, recover))
+            recover->gets++;
     }
     if (recover->gets)
         return;

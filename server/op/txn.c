@@ -181,6 +181,31 @@ static void txn_load(struct txn *txn)
     store_get(txn->coord->store, txn_xid(txn), txn_loaded, txn);
 }
 
+struct refresh {
+    struct txn *txn;
+    txn_refreshed_cb *done;
+    void *arg;
+};
+
+static void refreshed(void *arg, const struct store_result *result)
+{
+    struct refresh *refresh = arg;
+    txn_loaded(refresh->txn, result);
+    refresh->done(refresh->arg, refresh->txn, refresh->txn->load_error.code);
+    free(refresh);
+}
+
+bool txn_refresh(struct txn *txn, txn_refreshed_cb *done, void *arg)
+{
+    if (txn->op || txn->writes_in_flight || txn->loading)
+        return false;
+    struct refresh *refresh = mem_alloc(sizeof *refresh);
+    *refresh = (struct refresh){txn, done, arg};
+    txn->loading = true;
+    store_get(txn->coord->store, txn_xid(txn), refreshed, refresh);
+    return true;
+}
+
 /* ---- waiters ---- */
 
 static void waiter_closed(uv_handle_t *handle)

@@ -117,6 +117,13 @@ void txn_pump(struct txn *txn);
 void txn_set_state(struct txn *txn, enum chxa_state state);
 /* Replaces the record (moved) with what the store has. */
 void txn_take_record(struct txn *txn, struct chxa_record *record);
+/*
+ * Reads the record again for recovery. While that lasts nothing begins on the transaction and it stays in memory, so
+ * the answer cannot be older than what memory has. False, and done is not called: an operation, a write or another
+ * read of it is under way, and that knows better. done: 0 also when there is no record any more.
+ */
+typedef void txn_refreshed_cb(void *arg, struct txn *txn, int code);
+bool txn_refresh(struct txn *txn, txn_refreshed_cb *done, void *arg);
 bool txn_is_ours(const struct txn *txn);
 /* Initialized or in doubt. */
 bool txn_is_open(const struct txn *txn);

@@ -4,7 +4,7 @@
  * request is answered once, whatever order the answers come in.
  */
 #include "base/mem.h"
-#include "op/coord.h"
+#include "op/txn.h"
 #include "store/store_impl.h"
 
 #include <check.h>
@@ -247,6 +247,79 @@ START_TEST(not_waited_for_but_done)
 }
 END_TEST
 
+static void refreshed(void *arg, struct txn *txn, int code)
+{
+    struct asked *asked = arg;
+    ck_assert_str_eq(txn_xid(txn), "x");
+    asked->answers++;
+    asked->code = code;
+}
+
+static void begin_x(void)
+{
+    struct asked begun = {0};
+    coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, 0);
+    turn();
+    ck_answered(&begun, 0);
+}
+
+/* Recovery reads a record beside what runs: an operation that ends meanwhile must not be undone in memory. */
+START_TEST(not_refreshed_beside_an_operation)
+{
+    begin_x();
+    struct asked committed = {0}, read = {0};
+    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    run_until_held(1);
+    ck_assert(!txn_refresh(txn_find(coord, "x"), refreshed, &read));
+    answer(STORE_OP_CAS, 0); /* Committing */
+    run_until_held(1);
+    ck_assert(!txn_refresh(txn_find(coord, "x"), refreshed, &read));
+    answer(STORE_OP_CAS, 0); /* Committed */
+    turn();
+    ck_answered(&committed, 0);
+    ck_assert_int_eq(read.answers, 0);
+    ck_assert_ptr_null(txn_find(coord, "x"));
+}
+END_TEST
+
+/* … and nothing begins while recovery reads: the request waits for the record, then goes by it. */
+START_TEST(nothing_begins_while_refreshed)
+{
+    begin_x();
+    struct asked committed = {0}, read = {0};
+    ck_assert(txn_refresh(txn_find(coord, "x"), refreshed, &read));
+    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    run_until_held(1);
+    turn();
+    ck_assert(!txn_refresh(txn_find(coord, "x"), refreshed, &read));
+    ck_assert_int_eq(committed.answers, 0);
+    answer(STORE_OP_GET, 0); /* Committed, by somebody else */
+    turn();
+    ck_answered(&read, 0);
+    ck_answered(&committed, 0);
+}
+END_TEST
+
+START_TEST(refreshed_without_an_answer_or_a_record)
+{
+    struct asked read = {0}, again = {0};
+    ck_assert(txn_refresh(txn_ensure(coord, "x"), refreshed, &read));
+    run_until_held(1);
+    answer(STORE_OP_GET, CHXA_E_STORE_UNKNOWN);
+    turn();
+    ck_answered(&read, CHXA_E_STORE_UNAVAILABLE);
+    ck_assert_ptr_null(txn_find(coord, "x"));
+    ck_assert(txn_refresh(txn_ensure(coord, "x"), refreshed, &again));
+    run_until_held(1);
+    answer(STORE_OP_GET, CHXA_E_TXN_NOT_FOUND);
+    turn();
+    ck_answered(&again, 0);
+    ck_assert_ptr_null(txn_find(coord, "x"));
+}
+END_TEST
+
 /* What is not answered when the coordinator is halted is neither asked again nor answered. */
 START_TEST(halted)
 {
@@ -273,6 +346,9 @@ int main(void)
     tcase_add_test(t, forgotten_twice_and_unreadable);
     tcase_add_test(t, unreadable);
     tcase_add_test(t, not_waited_for_but_done);
+    tcase_add_test(t, not_refreshed_beside_an_operation);
+    tcase_add_test(t, nothing_begins_while_refreshed);
+    tcase_add_test(t, refreshed_without_an_answer_or_a_record);
     suite_add_tcase(s, t);
     TCase *stop = tcase_create("stop");
     tcase_add_checked_fixture(stop, setup, NULL);
