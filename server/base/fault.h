@@ -1,25 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fault points: places named "<operation>.<step>" × before/sent/after where a test can make the
- * process die. Compiled in with -DCHXA_FAULTS=ON only; a release has none.
+ * Fault points: every step of every operation is a place where a test can make things go wrong. The
+ * step driver (op/step.c) visits them, and the three ways to an effect (a worker thread, a request
+ * to ClickHouse, a request to the store) ask here how theirs is to end; no operation knows of them.
+ * Compiled in with -DCHXA_FAULTS=ON only; a release has none.
  *
- * CHXA_FAULT="commit.attach:after:2" in the environment: at the second visit of that place the
- * process ends as by kill -9. CHXA_FAULT_TRACE=FILE: the name of each place visited is appended to
- * FILE, so that a test can hold the visited places against the tables of steps.
+ * CHXA_FAULT in the environment: faults with commas between them, or "@FILE": FILE's content, read
+ * again when it changes. A fault is "<operation>.<step>:<place>[:<kind>][:<n>]"; it is a crash unless
+ * it says otherwise, and happens at the n-th visit (the first unless it says otherwise):
+ *
+ *   before, sent, after : crash      the process ends as by kill -9
+ *   before, after       : delay=MS   the step begins, or its end is acted upon, MS later
+ *   before              : error      its effect does not happen, and is known not to: IO_FAILED,
+ *                                    CLICKHOUSE_UNAVAILABLE, STORE_UNAVAILABLE
+ *   before              : lost       its effect does not happen, and nobody knows: CLICKHOUSE_UNKNOWN,
+ *                                    STORE_UNKNOWN; files: as error
+ *   after               : lost       its effect happens, and nobody knows; files: IO_FAILED
+ *
+ * A step that starts no effect this time is no visit for error and lost. Of several effects of one
+ * run of a step the first is meant.
+ *
+ * CHXA_FAULT_TRACE=FILE: the name of each place visited is appended to FILE, so that a test can hold
+ * them against the tables of steps; "<operation>.<step>:files" (clickhouse, store) for each effect,
+ * and "fired:<fault>" for each fault that happened.
  */
 #ifndef CHXA_BASE_FAULT_H
 #define CHXA_BASE_FAULT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum fault_place { FAULT_BEFORE, FAULT_SENT, FAULT_AFTER };
+enum fault_effect { FAULT_FILES, FAULT_CLICKHOUSE, FAULT_STORE };
+enum fault_end {
+    FAULT_NONE,
+    FAULT_ERROR,        /* not to happen: failed, known */
+    FAULT_REQUEST_LOST, /* not to happen: unknown */
+    FAULT_ANSWER_LOST,  /* to happen: unknown */
+};
+static inline bool fault_prevents(enum fault_end end)
+{
+    return end == FAULT_ERROR || end == FAULT_REQUEST_LOST;
+}
+static inline bool fault_loses(enum fault_end end)
+{
+    return end == FAULT_REQUEST_LOST || end == FAULT_ANSWER_LOST;
+}
 
 #ifdef CHXA_FAULTS
-void fault_visit(const char *operation, const char *step, enum fault_place place);
+#define FAULT_TEXT "a fault that the test asked for"
+/* How many ms to wait there; 0: none. */
+uint64_t fault_visit(const char *operation, const char *step, enum fault_place place);
+/* Effects started from here on belong to this step; NULL, NULL: to none. */
+void fault_step(const char *operation, const char *step);
+/* An effect starts: how will it end? */
+enum fault_end fault_effect_starts(enum fault_effect effect);
 #else
-static inline void fault_visit(const char *operation, const char *step, enum fault_place place)
+#define FAULT_TEXT ""
+static inline uint64_t fault_visit(const char *operation, const char *step, enum fault_place place)
 {
     (void)operation;
     (void)step;
     (void)place;
+    return 0;
+}
+static inline void fault_step(const char *operation, const char *step)
+{
+    (void)operation;
+    (void)step;
+}
+static inline enum fault_end fault_effect_starts(enum fault_effect effect)
+{
+    (void)effect;
+    return FAULT_NONE;
 }
 #endif
 

@@ -22,6 +22,7 @@
 #include "ch/ch_http.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "ch/ch_response.h"
@@ -86,6 +87,7 @@ struct ch_request {
     struct ch_response response;
     struct buf late; /* answer found in the socket after sending failed */
     bool body_too_long;
+    enum fault_end end;
     int code;
     struct error error;
 };
@@ -148,6 +150,8 @@ static void request_deliver(struct ch_request *request)
     const struct ch_response *response = &request->response;
     const char *text;
     int ch_code = 0;
+    if (fault_loses(request->end))
+        request->code = error_set(&request->error, CHXA_E_CLICKHOUSE_UNKNOWN, "%s", FAULT_TEXT);
     if (request->code)
         ch_response_exception(response, &ch_code, &text);
     struct ch_answer answer = {
@@ -231,14 +235,6 @@ static void on_request_timeout(uv_timer_t *timer)
     request_deliver(request);
 }
 
-static size_t trimmed(const char *text)
-{
-    size_t len = strlen(text);
-    while (len && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
-        len--;
-    return len > INT32_MAX ? INT32_MAX : len;
-}
-
 /* curl's own end of a request that has no complete response. */
 static int classify_failure(struct ch_request *request, CURLcode result)
 {
@@ -273,18 +269,19 @@ static int classify(struct ch_request *request, CURLcode result)
         ch_response_raw(response, request->late.data, request->late.len);
     int status = response->head_done ? response->status : 0;
     if (status && ch_response_exception(response, &number, &text)) {
-        if (trimmed(text) == 0)
+        if (ch_response_trimmed(text) == 0)
             return error_set(error, CHXA_E_CLICKHOUSE_REJECTED,
                              "ClickHouse answered with exception %d and no text", number);
-        return error_set(error, CHXA_E_CLICKHOUSE_REJECTED, "%.*s", (int)trimmed(text), text);
+        return error_set(error, CHXA_E_CLICKHOUSE_REJECTED, "%.*s", (int)ch_response_trimmed(text),
+                         text);
     }
     text = buf_str(&response->body);
     if (status >= 300 && status < 500)
         return error_set(error, CHXA_E_CLICKHOUSE_REJECTED, "ClickHouse answered HTTP %d: %.*s",
-                         status, (int)trimmed(text), text);
+                         status, (int)ch_response_trimmed(text), text);
     if (status >= 500)
         return error_set(error, CHXA_E_CLICKHOUSE_UNKNOWN, "ClickHouse answered HTTP %d: %.*s",
-                         status, (int)trimmed(text), text);
+                         status, (int)ch_response_trimmed(text), text);
     if (result != CURLE_OK || !response->head_done)
         return classify_failure(request, result ? result : CURLE_GOT_NOTHING);
     if (status != 200)
@@ -604,6 +601,7 @@ static struct ch_request *request_new(struct ch_client *client,
     request->started_us = clock_monotonic_us();
     request->done = done;
     request->arg = arg;
+    request->end = fault_effect_starts(FAULT_CLICKHOUSE);
     request->socket = CURL_SOCKET_BAD;
     request->upload = upload;
     request->response.body.bytes_max = client->config.answer_bytes_max;
@@ -663,6 +661,8 @@ static void request_submit(struct ch_request *request, const struct ch_statement
 
     if (client->closing)
         refusal = "the client is closing";
+    else if (fault_prevents(request->end))
+        refusal = FAULT_TEXT;
     else if (!request->easy || !set_url(request, statement))
         refusal = "the request cannot be made: out of memory, or the statement is too long";
     else if (!has_room(client, request->upload) && client->n_queued >= client->config.queue_max)

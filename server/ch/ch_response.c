@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -251,4 +252,12 @@ bool ch_response_exception(const struct ch_response *response, int *ret_code, co
                                                : 0;
     *ret_text = text;
     return true;
+}
+
+size_t ch_response_trimmed(const char *text)
+{
+    size_t len = strlen(text);
+    while (len && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
+        len--;
+    return len > INT32_MAX ? INT32_MAX : len;
 }

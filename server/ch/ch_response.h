@@ -34,5 +34,7 @@ bool ch_response_raw(struct ch_response *response, const char *data, size_t len)
  * when it cannot be told) and *ret_text its text, which points into the body. */
 bool ch_response_exception(const struct ch_response *response, int *ret_code,
                            const char **ret_text);
+/* Length of an exception's text without the line ends and blanks behind it. */
+size_t ch_response_trimmed(const char *text);
 
 #endif

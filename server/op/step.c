@@ -17,10 +17,18 @@
 #include <string.h>
 
 static void run_steps(struct op *op);
+static void step_done(struct op *op, const char *next);
 
+/* A wait is over: of op_retry, or one that a fault put before the step or behind it. */
 static void timer_fired(uv_timer_t *timer)
 {
-    run_steps(timer->data);
+    struct op *op = timer->data;
+    if (op->coord->halted)
+        return;
+    if (op->held == OP_HELD_BEHIND)
+        step_done(op, op->held_next);
+    else
+        run_steps(op);
 }
 
 static void timer_closed(uv_handle_t *handle)
@@ -54,9 +62,25 @@ void op_start(struct op *op, const struct op_kind *kind, struct coord *coord, st
     uv_timer_start(&op->timer, timer_fired, 0, 0);
 }
 
-static void visit(const struct op *op, enum fault_place place)
+static uint64_t visit(const struct op *op, enum fault_place place)
 {
-    fault_visit(op->kind->name, op->kind->steps[op->at].name, place);
+    return fault_visit(op->kind->name, op->kind->steps[op->at].name, place);
+}
+
+/* Visits the place before a step or behind it, once; true: a fault holds the operation there, and
+ * the timer goes on with it. */
+static bool held_at(struct op *op, enum op_held held)
+{
+    if (op->held == held) {
+        op->held = OP_NOT_HELD;
+        return false;
+    }
+    uint64_t delay_ms = visit(op, held == OP_HELD_BEFORE ? FAULT_BEFORE : FAULT_AFTER);
+    if (delay_ms == 0)
+        return false;
+    op->held = held;
+    uv_timer_start(&op->timer, timer_fired, delay_ms, 0);
+    return true;
 }
 
 static void step_ended(struct op *op, const char *how)
@@ -85,10 +109,13 @@ static void run_steps(struct op *op)
     op->in_run = true;
     do {
         op->moved = false;
+        if (held_at(op, OP_HELD_BEFORE))
+            break;
         op->tries++;
         op->step_us = clock_monotonic_us();
-        visit(op, FAULT_BEFORE);
+        fault_step(op->kind->name, op->kind->steps[op->at].name);
         op->kind->steps[op->at].run(op);
+        fault_step(NULL, NULL);
     } while (op->moved && !op->over);
     op->in_run = false;
 }
@@ -103,21 +130,30 @@ static void move_to(struct op *op, size_t step)
         run_steps(op);
 }
 
-void op_next(struct op *op)
+/* next: a step's name, or NULL for the one behind this. */
+static void step_done(struct op *op, const char *next)
 {
-    visit(op, FAULT_AFTER);
-    step_ended(op, "done");
-    if (op->at + 1 == op->kind->n_steps)
+    if (held_at(op, OP_HELD_BEHIND)) {
+        op->held_next = next;
+        return;
+    }
+    step_ended(op, next ? next : "done");
+    if (next)
+        move_to(op, step_index(op, next));
+    else if (op->at + 1 == op->kind->n_steps)
         end_now(op, 0);
     else
         move_to(op, op->at + 1);
 }
 
+void op_next(struct op *op)
+{
+    step_done(op, NULL);
+}
+
 void op_goto(struct op *op, const char *step)
 {
-    visit(op, FAULT_AFTER);
-    step_ended(op, step);
-    move_to(op, step_index(op, step));
+    step_done(op, step);
 }
 
 void op_retry(struct op *op, const char *step, uint64_t delay_ms)
@@ -134,7 +170,7 @@ void op_retry(struct op *op, const char *step, uint64_t delay_ms)
 
 bool op_sleeps(const struct op *op)
 {
-    return uv_is_active((const uv_handle_t *)&op->timer);
+    return uv_is_active((const uv_handle_t *)&op->timer) && op->held == OP_NOT_HELD;
 }
 
 void op_wake(struct op *op)
@@ -169,7 +205,10 @@ void op_sent(struct op *op)
 static void work_on_thread(uv_work_t *request)
 {
     struct op *op = request->data;
-    op->work(op);
+    if (!fault_prevents(op->end))
+        op->work(op);
+    if (op->end != FAULT_NONE && op->work_code == 0)
+        op->work_code = error_set(&op->work_error, CHXA_E_IO_FAILED, "%s", FAULT_TEXT);
 }
 
 static void work_done(uv_work_t *request, int status)
@@ -185,6 +224,7 @@ void op_blocking(struct op *op, void (*work)(struct op *op), void (*worked)(stru
     op->work_code = 0;
     op->work = work;
     op->worked = worked;
+    op->end = fault_effect_starts(FAULT_FILES);
     int queued = uv_queue_work(coord_loop(op->coord), &op->request, work_on_thread, work_done);
     assert(queued == 0);
     (void)queued;

@@ -7,9 +7,9 @@
  *   - it ends by calling exactly one of op_next, op_goto, op_retry or op_end, in the call or in a
  *     later callback;
  *   - what blocks goes through op_blocking to a worker thread.
- * The driver counts tries, times each step, traces it and visits its fault points:
+ * The driver counts tries, times each step, traces it and visits its fault points (base/fault.h):
  * "<operation>.<step>" × before (nothing done yet), sent (the step called op_sent: the effect is
- * under way), after.
+ * under way), after (op_next, op_goto).
  *
  * Threads: the loop's, but for the `work` of op_blocking. The operation ends (kind->finished) on a
  * later turn than op_start, exactly once; op_start itself runs nothing.
@@ -18,6 +18,7 @@
 #define CHXA_OP_STEP_H
 
 #include "base/error.h"
+#include "base/fault.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +45,8 @@ struct op_kind {
     void (*release)(struct op *op);
 };
 
+enum op_held { OP_NOT_HELD, OP_HELD_BEFORE, OP_HELD_BEHIND };
+
 struct op {
     const struct op_kind *kind;
     struct coord *coord;
@@ -57,6 +60,9 @@ struct op {
     int work_code;
     /* private to step.c */
     bool in_run, moved, over;
+    enum op_held held;     /* by a fault */
+    const char *held_next; /* held behind a step: see step_done */
+    enum fault_end end;    /* of `work` */
     uv_timer_t timer;
     uv_work_t request;
     void (*work)(struct op *op);

@@ -265,6 +265,10 @@ static void op_deliver(struct store_mail *mail)
     };
     struct store_op *op = (struct store_op *)mail;
     assert(op->store->n_ops > 0);
+    if (fault_loses(op->end)) {
+        op->code = CHXA_E_STORE_UNKNOWN;
+        op_clear_results(op);
+    }
     metrics_store(kinds[op->kind], op->code, clock_monotonic_us() - op->started_us);
     if (op->list_done) {
         struct store_list_result result = {op->code, op->ret_records, op->n_records, op->ret_next};
@@ -303,6 +307,9 @@ static void op_start(struct store_op *op, int code)
     struct store *store = op->store;
     store->n_ops++;
     if (code == 0 && (store->closing || !store->ready || store->n_ops > store->queue_max))
+        code = CHXA_E_STORE_UNAVAILABLE;
+    op->end = fault_effect_starts(FAULT_STORE);
+    if (fault_prevents(op->end))
         code = CHXA_E_STORE_UNAVAILABLE;
     if (code)
         store_op_finish(op, code);

@@ -18,6 +18,8 @@
 
 #include "store/store.h"
 
+#include "base/fault.h"
+
 #define STORE_NAME_BYTES_MAX   64u
 #define STORE_RECORD_BYTES_MAX (960u * 1024) /* with its paths below ZooKeeper's 1 MiB */
 #define STORE_WRITE_BYTES_MAX  (64u * 1024 * 1024)
@@ -75,6 +77,7 @@ struct store_op {
     size_t n_nodes;
     struct store_sink ret_sink;
 
+    enum fault_end end;
     int code;
     store_result_cb *done;
     store_list_cb *list_done;

@@ -42,6 +42,7 @@ struct store_settle {
     bool sent;
     bool waiting;
     bool delivered;
+    enum fault_end end;
     void (*then)(struct store_settle *settle); /* after the wait */
     uv_timer_t timer;
     store_result_cb *done;
@@ -81,6 +82,10 @@ static void leave(struct store_settle *settle)
 static void deliver(struct store_settle *settle, int code, const struct store_result *from)
 {
     leave(settle);
+    if (fault_loses(settle->end)) {
+        code = CHXA_E_STORE_UNKNOWN;
+        from = NULL;
+    }
     struct store_result result = {code, from ? from->version : 0, NULL};
     if (code == CHXA_E_STORE_CONFLICT && settle->kind == STORE_OP_CREATE && from)
         result.record = from->record;
@@ -91,7 +96,9 @@ static void deliver(struct store_settle *settle, int code, const struct store_re
 static void deliver_sink(struct store_settle *settle, int code, struct store_sink *sink)
 {
     leave(settle);
-    struct store_sink_result result = {code, sink};
+    if (fault_loses(settle->end))
+        code = CHXA_E_STORE_UNKNOWN;
+    struct store_sink_result result = {code, code ? NULL : sink};
     settle->sink_done(settle->arg, &result);
     uv_close((uv_handle_t *)&settle->timer, settle_closed);
 }
@@ -252,6 +259,10 @@ static void raise_done(void *arg, const struct store_sink_result *result)
 
 static void attempt(struct store_settle *settle)
 {
+    if (fault_prevents(settle->end)) {
+        wait_then(settle, deliver_late);
+        return;
+    }
     struct store *store = settle->store;
     struct store_fence fence = {settle->sink, settle->sink_epoch};
     const struct store_fence *fenced = settle->sink ? &fence : NULL;
@@ -295,6 +306,7 @@ static struct store_settle *settle_new(struct store *store, enum store_op_kind k
     settle->next = store->settles;
     store->settles = settle;
     store->n_settles++;
+    settle->end = fault_effect_starts(FAULT_STORE);
     return settle;
 }
 
