@@ -25,6 +25,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "ch/ch_http_loop.h"
 #include "ch/ch_response.h"
 #include "ch/ch_ring.h"
 #include "ch/ch_url.h"
@@ -94,8 +95,7 @@ struct ch_request {
 
 struct ch_client {
     uv_loop_t *loop;
-    CURLM *multi;
-    uv_timer_t timer;
+    struct ch_http_loop *http_loop; /* NULL once it is closing */
     char *url; /* scheme://host:port/? and the parameters that are always sent */
     struct curl_slist *query_headers, *upload_headers;
     char *user_header, *password_header;
@@ -105,23 +105,14 @@ struct ch_client {
     size_t n_running, n_running_uploads, n_queued;
     size_t n_requests; /* not freed yet */
     bool closing;
-    size_t n_handles; /* open libuv handles of the client's own: timer, sockets */
     void (*on_closed)(void *arg);
     void *on_closed_arg;
-};
-
-/* A socket that curl wants watched. */
-struct watch {
-    struct ch_client *client;
-    uv_poll_t poll;
-    curl_socket_t socket;
-    int events;
-    bool closed;
 };
 
 static void start_queued(struct ch_client *client);
 static int classify(struct ch_request *request, CURLcode result);
 static void client_try_free(struct ch_client *client);
+static void client_progress(void *arg);
 
 /* ---- the end of a request ---- */
 
@@ -185,7 +176,7 @@ static void request_detach(struct ch_request *request)
         TAILQ_REMOVE(&client->running, request, link);
         client->n_running--;
         client->n_running_uploads -= request->upload;
-        curl_multi_remove_handle(client->multi, request->easy);
+        curl_multi_remove_handle(ch_http_loop_multi(client->http_loop), request->easy);
     }
     if (request->due) {
         TAILQ_REMOVE(&client->due, request, due_link);
@@ -323,9 +314,12 @@ static void request_serve(struct ch_request *request)
 /* Takes what curl has finished; then the callbacks that are due. */
 static void multi_collect(struct ch_client *client)
 {
+    if (client->http_loop == NULL)
+        return;
+    CURLM *multi = ch_http_loop_multi(client->http_loop);
     for (;;) {
         int left;
-        CURLMsg *message = curl_multi_info_read(client->multi, &left);
+        CURLMsg *message = curl_multi_info_read(multi, &left);
         if (!message)
             break;
         if (message->msg != CURLMSG_DONE)
@@ -427,101 +421,20 @@ static int curl_close_socket(void *arg, curl_socket_t socket)
     return close(socket);
 }
 
-/* ---- curl on the loop ---- */
-
-static void watch_free(uv_handle_t *handle)
+/* Inside curl: what it waits for on a request's socket. */
+static void curl_watching(void *arg, CURL *easy, curl_socket_t socket, int what)
 {
-    struct watch *watch = handle->data;
-    struct ch_client *client = watch->client;
-    free(watch);
-    client->n_handles--;
-    client_try_free(client);
-}
-
-static void on_socket_ready(uv_poll_t *poll, int status, int events);
-
-static void watch_start(struct watch *watch)
-{
-    int error = uv_poll_start(&watch->poll, watch->events, on_socket_ready);
-    assert(error == 0);
-}
-
-static void on_socket_ready(uv_poll_t *poll, int status, int events)
-{
-    struct watch *watch = poll->data;
-    struct ch_client *client = watch->client;
-    int ready = 0;
-    int running;
-
-    /* With an error pending libuv stops the watch and tells nothing more: let curl read first, then
-     * find the error itself. */
-    if (status < 0)
-        events = watch->events;
-    if (events & (UV_READABLE | UV_DISCONNECT))
-        ready |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        ready |= CURL_CSELECT_OUT;
-    curl_multi_socket_action(client->multi, watch->socket, ready, &running);
-    if (status < 0 && !watch->closed && !uv_is_active((uv_handle_t *)poll))
-        watch_start(watch);
-    multi_collect(client);
-}
-
-static int curl_watch_socket(CURL *easy, curl_socket_t socket, int what, void *arg,
-                             void *socket_arg)
-{
-    struct ch_client *client = arg;
-    struct watch *watch = socket_arg;
-
     struct ch_request *request = NULL;
+    (void)arg;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&request);
-    if (request && request->paused && !(what & CURL_POLL_IN)) {
+    if (!request)
+        return;
+    if (request->paused && !(what & CURL_POLL_IN)) {
         request->deaf = true;
         request_make_due(request);
     }
-    if (what == CURL_POLL_REMOVE) {
-        if (watch) {
-            watch->closed = true;
-            uv_close((uv_handle_t *)&watch->poll, watch_free);
-            curl_multi_assign(client->multi, socket, NULL);
-        }
-        return 0;
-    }
-    if (!watch) {
-        watch = mem_alloc(sizeof *watch);
-        watch->client = client;
-        watch->socket = socket;
-        watch->poll.data = watch;
-        if (uv_poll_init_socket(client->loop, &watch->poll, socket) != 0)
-            abort(); /* out of memory, as in base/mem.h */
-        client->n_handles++;
-        curl_multi_assign(client->multi, socket, watch);
-    }
-    if (request)
+    if (what != CURL_POLL_REMOVE)
         request->socket = socket;
-    watch->events =
-        (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    watch_start(watch);
-    return 0;
-}
-
-static void on_curl_timer(uv_timer_t *timer)
-{
-    struct ch_client *client = timer->data;
-    int running;
-    curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    multi_collect(client);
-}
-
-static int curl_set_timer(CURLM *multi, long timeout_ms, void *arg)
-{
-    (void)multi;
-    struct ch_client *client = arg;
-    if (timeout_ms < 0)
-        uv_timer_stop(&client->timer);
-    else if (!uv_is_closing((uv_handle_t *)&client->timer))
-        uv_timer_start(&client->timer, on_curl_timer, (uint64_t)timeout_ms, 0);
-    return 0;
 }
 
 /* ---- starting ---- */
@@ -692,7 +605,7 @@ static void request_start(struct ch_request *request)
     client->n_running++;
     client->n_running_uploads += request->upload;
     request->state = REQUEST_RUNNING;
-    CURLMcode result = curl_multi_add_handle(client->multi, request->easy);
+    CURLMcode result = curl_multi_add_handle(ch_http_loop_multi(client->http_loop), request->easy);
     if (result != CURLM_OK)
         abort(); /* out of memory, as in base/mem.h */
 }
@@ -815,45 +728,17 @@ int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
     TAILQ_INIT(&client->queries);
     TAILQ_INIT(&client->uploads);
     TAILQ_INIT(&client->due);
-    uv_timer_init(loop, &client->timer);
-    client->timer.data = client;
-    client->n_handles = 1;
-
-    client->multi = curl_multi_init();
-    if (!client->multi)
-        abort(); /* out of memory, as in base/mem.h */
-    curl_multi_setopt(client->multi, CURLMOPT_SOCKETFUNCTION, curl_watch_socket);
-    curl_multi_setopt(client->multi, CURLMOPT_SOCKETDATA, client);
-    curl_multi_setopt(client->multi, CURLMOPT_TIMERFUNCTION, curl_set_timer);
-    curl_multi_setopt(client->multi, CURLMOPT_TIMERDATA, client);
-    curl_multi_setopt(client->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, (long)config->connections_max);
+    struct ch_http_loop_user user = {client_progress, curl_watching, client};
+    client->http_loop = ch_http_loop_new(loop, config->connections_max, &user);
     *ret_client = client;
     return 0;
 }
 
-static void on_timer_closed(uv_handle_t *handle)
+static void http_loop_closed(void *arg)
 {
-    struct ch_client *client = handle->data;
-    client->n_handles--;
-    client_try_free(client);
-}
-
-/* Goes on with closing when nothing is in the way any more. */
-static void client_try_free(struct ch_client *client)
-{
-    if (!client->closing || client->n_requests > 0)
-        return;
-    if (client->multi) {
-        CURLM *multi = client->multi;
-        client->multi = NULL;
-        curl_multi_cleanup(multi);
-        uv_close((uv_handle_t *)&client->timer, on_timer_closed);
-    }
-    if (client->n_handles > 0)
-        return;
+    struct ch_client *client = arg;
     void (*on_closed)(void *arg) = client->on_closed;
-    void *arg = client->on_closed_arg;
+    void *on_closed_arg = client->on_closed_arg;
     curl_slist_free_all(client->query_headers);
     curl_slist_free_all(client->upload_headers);
     free(client->user_header);
@@ -862,7 +747,24 @@ static void client_try_free(struct ch_client *client)
     free(client);
     curl_global_cleanup();
     if (on_closed)
-        on_closed(arg);
+        on_closed(on_closed_arg);
+}
+
+/* Goes on with closing when nothing is in the way any more. */
+static void client_try_free(struct ch_client *client)
+{
+    if (!client->closing || client->n_requests > 0 || client->http_loop == NULL)
+        return;
+    struct ch_http_loop *http_loop = client->http_loop;
+    client->http_loop = NULL;
+    ch_http_loop_close(http_loop, http_loop_closed, client);
+}
+
+static void client_progress(void *arg)
+{
+    struct ch_client *client = arg;
+    multi_collect(client);
+    client_try_free(client);
 }
 
 static void cancel_all(struct request_list *list)
@@ -870,12 +772,6 @@ static void cancel_all(struct request_list *list)
     struct ch_request *request;
     while ((request = TAILQ_FIRST(list)))
         ch_request_cancel(request);
-}
-
-/* A timer shot for a client without requests, so that on_closed never comes inside the call. */
-static void on_close_turn(uv_timer_t *timer)
-{
-    client_try_free(timer->data);
 }
 
 uv_loop_t *ch_client_loop(const struct ch_client *client)
@@ -894,5 +790,5 @@ void ch_client_close(struct ch_client *client, void (*on_closed)(void *arg), voi
     cancel_all(&client->queries);
     cancel_all(&client->uploads);
     cancel_all(&client->running);
-    uv_timer_start(&client->timer, on_close_turn, 0, 0);
+    ch_http_loop_kick(client->http_loop); /* on_closed never comes inside this call */
 }
