@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN_BODY_EXTRA 4096u /* of a begin's body, besides meta */
-#define PAGE_DEFAULT     100u
-#define PAGE_MAX         1000u
+#define BODY_EXTRA   4096u /* of a begin's or a prepare's body, besides meta */
+#define PAGE_DEFAULT 100u
+#define PAGE_MAX     1000u
 
 static void answered(void *arg, const struct coord_reply *reply)
 {
@@ -25,6 +25,16 @@ static void begun(void *arg, const struct coord_reply *reply)
     struct api_call *call = arg;
     call->status = reply->replay ? 200 : 201;
     api_answer_reply(call, reply, false);
+}
+
+/* The value as JSON text, malloc'd, in place of *meta. Too long: *error says so. */
+static void read_meta(const struct api *api, const json_t *value, char **meta, struct error *error)
+{
+    free(*meta);
+    *meta = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (!*meta || strlen(*meta) > api->meta_bytes_max)
+        error_set(error, CHXA_E_INVALID_REQUEST, "meta is longer than %zu bytes",
+                  api->meta_bytes_max);
 }
 
 struct begin_body {
@@ -54,12 +64,8 @@ static bool read_begin(const struct api *api, json_t *body, struct begin_body *r
             if (!json_is_integer(value) || json_integer_value(value) < 0)
                 error_set(error, CHXA_E_INVALID_REQUEST, "epoch must be a whole number");
         } else if (strcmp(key, "meta") == 0) {
-            free(ret->meta);
-            ret->meta = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+            read_meta(api, value, &ret->meta, error);
             ret->params.meta = ret->meta;
-            if (!ret->meta || strlen(ret->meta) > api->meta_bytes_max)
-                error_set(error, CHXA_E_INVALID_REQUEST, "meta is longer than %zu bytes",
-                          api->meta_bytes_max);
         } else {
             error_set(error, CHXA_E_INVALID_REQUEST, "unknown field \"%.100s\"", key);
         }
@@ -97,8 +103,8 @@ void api_begin(struct api_call *call)
 {
     static const char *const known[] = {NULL};
     if (api_params_known(call, known))
-        http_request_collect(call->request, call->api->meta_bytes_max + BEGIN_BODY_EXTRA,
-                             begin_body_read, call);
+        http_request_collect(call->request, call->api->meta_bytes_max + BODY_EXTRA, begin_body_read,
+                             call);
 }
 
 /* ---- prepare, commit, rollback ---- */
@@ -113,9 +119,44 @@ static void finish(struct api_call *call, enum txn_event event)
     coord_finish(call->api->coord, call->xid, event, wait_ms, answered, call);
 }
 
+static void prepare_body_read(struct http_request *request, void *arg, int code, const char *text,
+                              size_t len)
+{
+    struct api_call *call = arg;
+    (void)request;
+    if (code) {
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+        return;
+    }
+    static const char *const known[] = {"wait_ms", "sink", NULL};
+    uint64_t wait_ms = call->api->wait_ms_default;
+    if (!api_params_known(call, known) || !api_param_sink(call) ||
+        !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
+        return;
+    json_error_t where = {0};
+    json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
+    const json_t *value = json_object_get(body, "meta");
+    char *meta = NULL;
+    struct error error = {0};
+    if (!json_is_object(body))
+        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
+    else if (json_object_size(body) != (value != NULL))
+        error_set(&error, CHXA_E_INVALID_REQUEST, "only the field meta is known");
+    else if (value)
+        read_meta(call->api, value, &meta, &error);
+    if (error.code)
+        api_answer_error(call, error.code, "%s", error_message(&error));
+    else
+        coord_prepare(call->api->coord, call->xid, meta, wait_ms, answered, call);
+    free(meta);
+    error_clear(&error);
+    json_decref(body);
+}
+
 void api_prepare(struct api_call *call)
 {
-    finish(call, TXN_PREPARE);
+    http_request_collect(call->request, call->api->meta_bytes_max + BODY_EXTRA, prepare_body_read,
+                         call);
 }
 
 void api_commit(struct api_call *call)

@@ -303,6 +303,7 @@ static void state_stored(void *arg, const struct store_result *result)
         mem_replace(&now->op_id, next->op_id);
         mem_replace(&now->owner_url, next->owner_url);
         mem_replace(&now->reason, next->reason);
+        mem_replace(&now->meta, next->meta);
         if (now->state != next->state) {
             txn_set_state(txn, next->state);
             txn_pump(txn); /* who waited for the decision may now be answered */
@@ -338,6 +339,8 @@ void txn_store_state(struct op *op, enum chxa_state state, const char *reason, b
     record->blocked = blocked;
     mem_replace(&record->owner_url, coord->config.url);
     mem_replace(&record->reason, reason);
+    if (state == CHXA_PREPARED && txn->new_meta)
+        mem_replace(&record->meta, txn->new_meta);
     free(record->op_id);
     record->op_id = coord_op_id(coord);
     /* What was prepared is its client's promise, and is kept whoever the writer is now. */

@@ -83,6 +83,7 @@ void txn_free(struct txn *txn)
     error_clear(&txn->load_error);
     chxa_record_clear(&txn->record);
     free(txn->note);
+    free(txn->new_meta);
     free(txn);
 }
 
@@ -297,6 +298,7 @@ static void start_operation(struct waiter *waiter)
             begin_start(txn, waiter);
         break;
     case TXN_PREPARE:
+        mem_replace(&txn->new_meta, waiter->meta);
         prepare_start(txn, false);
         break;
     case TXN_COMMIT:
@@ -575,6 +577,15 @@ void coord_finish(struct coord *coord, const char *xid, enum txn_event event, ui
     uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
 }
 
+void coord_prepare(struct coord *coord, const char *xid, const char *meta, uint64_t wait_ms,
+                   coord_cb *done, void *arg)
+{
+    struct waiter *waiter = waiter_add(coord, xid, TXN_PREPARE, done, arg);
+    waiter->meta = mem_strdup(meta);
+    waiter->txn->touched_ms = clock_monotonic_ms();
+    uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
+}
+
 void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg)
 {
     waiter_add(coord, xid, TXN_BEGIN, done, arg)->read_only = true;
@@ -594,6 +605,7 @@ void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int c
     txn->op = NULL;
     txn->touched_ms = clock_monotonic_ms();
     txn_note(txn, NULL);
+    mem_replace(&txn->new_meta, NULL);
     if (code) {
         log_warn("operation failed", "xid=%s op=%s step=%s state=%s code=%s error=\"%s\"",
                  txn_xid(txn), op->kind->name, op->kind->steps[op->at].name,

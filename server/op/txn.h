@@ -29,10 +29,11 @@ struct waiter {
     coord_cb *done;
     void *arg;
     uv_timer_t timer;
+    char *meta; /* begin, prepare; or NULL */
     /* begin */
     int64_t timeout_ms;
     uint64_t sink_epoch;
-    char *sink, *meta;
+    char *sink;
 };
 
 /* A target as first seen by this transaction in this process. */
@@ -52,7 +53,9 @@ struct txn {
     struct error load_error;
     struct op *op; /* the exclusive operation, or NULL */
     size_t writes_in_flight;
-    char *note;          /* what the running operation waits for; shown as the reason, not stored */
+    char *note; /* what the running operation waits for; shown as the reason, not stored */
+    char *
+        new_meta; /* from the request that the running prepare began with: recorded with its promise; or NULL */
     uint64_t last_seq;   /* of a write */
     uint64_t touched_ms; /* monotonic: last request or end of a write */
     TAILQ_HEAD(, waiter) waiters;

@@ -134,8 +134,9 @@ class Client:
         target = self.path(xid, "writes", query=statement, write_id=write_id, **parameters)
         return self.request("POST", target, body, headers)
 
-    def prepare(self, xid, wait_ms=None):
-        return self.request("POST", self.path(xid, "prepare", wait_ms=wait_ms))
+    def prepare(self, xid, wait_ms=None, **fields):
+        body = json.dumps(fields).encode() if fields else None
+        return self.request("POST", self.path(xid, "prepare", wait_ms=wait_ms), body)
 
     def commit(self, xid, wait_ms=None):
         return self.request("POST", self.path(xid, "commit", wait_ms=wait_ms))

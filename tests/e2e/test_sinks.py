@@ -137,6 +137,45 @@ def test_what_was_committed_last(table, client, sink):
     assert client.sink(sink).ok()["checkpoint"]["xid"] == "c"
 
 
+def test_meta_at_prepare(table, node, client, sink):
+    """Offsets that are known only at the barrier are stored with the promise, and published with the rows."""
+    written(client, table, sink, "a", 1, meta={"offset": 1})
+    assert client.prepare("a", meta={"offset": 2**53 + 1}).ok()["meta"] == {"offset": 2**53 + 1}
+    # The first prepare counts.
+    again = client.prepare("a", meta={"offset": 9}).ok()
+    assert (again["replay"], again["meta"]) == (True, {"offset": 2**53 + 1})
+    assert node.stop() == 0
+    node.start()
+    client = Client(node.url)
+    assert client.get("a").ok()["meta"] == {"offset": 2**53 + 1}
+    assert client.sink(sink).ok()["checkpoint"] is None
+    client.commit("a").ok()
+    assert client.sink(sink).ok()["checkpoint"]["meta"] == {"offset": 2**53 + 1}
+    client.prepare("a", meta=3).fails("WRONG_STATE")
+    # Without one, what begin gave stays; null is a value.
+    written(client, table, sink, "b", 1, meta=[1])
+    assert client.prepare("b").ok()["meta"] == [1]
+    written(client, table, sink, "c", 1, meta=[1])
+    assert client.prepare("c", meta=None).ok()["meta"] is None
+    assert client.get("b").ok()["meta"] == [1]
+    client.rollback("b").ok()
+    client.commit("c").ok()
+    assert client.sink(sink).ok()["checkpoint"]["meta"] is None
+
+
+def test_meta_of_a_prepare_that_fails(table, client, sink):
+    written(client, table, sink, "old", 1, meta="begin")
+    begin(client, sink, "new", 2).ok(201)
+    client.prepare("old", meta="prepare").fails("FENCED")
+    assert client.get("old").ok()["meta"] == "begin"
+    for body in (b"[]", b'{"meta": 1, "x": 2}', b'{"Meta": 1}', b'{"meta": 1, "meta": 2}', b"{", b'{"meta": "\\u0000"}'):
+        client.request("POST", client.path("new", "prepare"), body).fails("INVALID_REQUEST")
+    client.prepare("new", meta="x" * 17_000).fails("INVALID_REQUEST")
+    client.prepare("new", meta="x" * 30_000).fails("BODY_TOO_LARGE")
+    assert client.get("new").ok()["state"] == "Initialized"
+    assert client.prepare("new", meta=5).ok()["meta"] == 5
+
+
 def test_a_late_retry_of_what_is_forgotten(table, client, sink):
     written(client, table, sink, "a", 3, prepare=True, meta={"offset": 7})
     client.commit("a").ok()

@@ -221,6 +221,43 @@ START_TEST(unreadable)
 }
 END_TEST
 
+/* The store's oldest request is a change to a record with that meta. */
+static void ck_stores_meta(const char *meta)
+{
+    struct chxa_record record;
+    const struct store_op *op = script.held[0];
+    ck_assert_int_eq(op->kind, STORE_OP_CAS);
+    ck_assert_int_eq(chxa_record_decode(op->text, op->text_bytes, &record), 0);
+    ck_assert_int_eq(record.state, CHXA_PREPARED);
+    ck_assert_str_eq(record.meta, meta);
+    chxa_record_clear(&record);
+}
+
+/* A prepare's meta is in the change to Prepared; one that failed leaves nothing to the next. */
+START_TEST(meta_at_prepare)
+{
+    struct asked begun = {0}, failed = {0}, prepared = {0}, again = {0};
+    coord_begin(coord, "x", &(struct coord_begin){.meta = "1"}, answered, &begun);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, 0);
+    turn();
+    coord_prepare(coord, "x", "2", 60000, answered, &failed);
+    run_until_held(1);
+    ck_stores_meta("2");
+    answer(STORE_OP_CAS, CHXA_E_FENCED);
+    turn();
+    ck_answered(&failed, CHXA_E_FENCED);
+    coord_prepare(coord, "x", NULL, 60000, answered, &prepared);
+    coord_prepare(coord, "x", "3", 60000, answered, &again);
+    run_until_held(1);
+    ck_stores_meta("1");
+    answer(STORE_OP_CAS, 0);
+    turn();
+    ck_answered(&prepared, 0);
+    ck_answered(&again, 0);
+}
+END_TEST
+
 /* A commit that does not wait, while a prepare runs: 202 at once, and it is carried out in its turn. */
 START_TEST(not_waited_for_but_done)
 {
@@ -349,6 +386,7 @@ int main(void)
     tcase_add_test(t, not_refreshed_beside_an_operation);
     tcase_add_test(t, nothing_begins_while_refreshed);
     tcase_add_test(t, refreshed_without_an_answer_or_a_record);
+    tcase_add_test(t, meta_at_prepare);
     suite_add_tcase(s, t);
     TCase *stop = tcase_create("stop");
     tcase_add_checked_fixture(stop, setup, NULL);
