@@ -285,6 +285,76 @@ def test_clickhouse_killed_while_chxad_sleeps(kill_lab):
     rounds(kill_lab, strike)
 
 
+class Replaced:
+    """chxad falls asleep in the middle of a commit; another process with its node name takes over; it wakes."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.taken_over = 0
+
+    def start_other(self):
+        options = {**OPTIONS, "listen": f"127.0.0.1:{servers.free_port()}"}
+        folder = self.lab.folder / f"chxad-{next(_numbers)}"
+        other = servers.Chxad(folder, "n1", self.lab.chxad.store, self.lab.clickhouse, options)
+        other.address = options["listen"]
+        self.lab.servers.append(other)
+        other.spawn()
+        return other
+
+    @staticmethod
+    def still_has_its_place(sleeper, other):
+        """Woken in time, or before the other asked for its place: ready, and still so when it must know."""
+        since = None
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and sleeper.process.poll() is None and not other.is_up():
+            try:
+                ready = Client(sleeper.url, timeout=5).request("GET", "/readyz").status == 200
+            except OSError:
+                ready = False
+            since = (since or time.monotonic()) if ready else None
+            if since and time.monotonic() - since > 3:
+                return True
+            time.sleep(0.1)
+        return False
+
+    def strike(self, xid, _name):
+        lab = self.lab
+        lab.attach_soon(xid)
+        sleeper = lab.chxad
+        sleeper.process.send_signal(signal.SIGSTOP)
+        killed = lab.random.random() < 0.5
+        if killed:
+            time.sleep(lab.random.random() * lab.span() / 2)
+            lab.clickhouse.kill()
+        time.sleep(lab.random.choice((0, 1, 2.5)))
+        other = self.start_other()
+        time.sleep(lab.random.choice((0.5, 1, 2, 4)))
+        if killed:
+            lab.back(lab.clickhouse)
+        sleeper.process.send_signal(signal.SIGCONT)
+        if self.still_has_its_place(sleeper, other):
+            other.kill()
+            return
+        assert sleeper.process.wait(60) == 1, sleeper.log_tail()
+        assert "taken this node's place" in sleeper.log_tail(5), sleeper.log_tail()
+        self.taken_over += 1
+        other.wait_up()
+        lab.chxad, lab.client = other, Client(other.url, timeout=120)
+
+
+@pytest.mark.big
+@pytest.mark.parametrize(
+    "engine_name,store_name,replicated",
+    [("18.16", "zookeeper", False), ("26.7", "zookeeper", False), ("18.16", "zookeeper", True)],
+)
+def test_chxad_replaced_while_it_sleeps(kill_lab):
+    """What it had begun to attach goes in once, whoever ends it; the one that was replaced ends itself."""
+    replaced = Replaced(kill_lab)
+    rounds(kill_lab, replaced.strike)
+    print(f"another process took over in {replaced.taken_over} of {ROUNDS} rounds")
+    assert replaced.taken_over > 0 or ROUNDS < 4
+
+
 ON_REPLICAS = [("18.16", "sqlite", True)]
 
 
