@@ -220,7 +220,6 @@ static void make_coord(struct daemon *daemon)
         .wait_ms_max = config->wait_ms_max,
         .meta_bytes_max = config->meta_bytes_max,
         .body_bytes_max = config->body_bytes_max,
-        .retention_ms = config->retention_ms,
     };
 }
 

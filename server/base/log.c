@@ -4,6 +4,7 @@
  */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "proto/record_check.h"
 
@@ -46,10 +47,10 @@ void log_write(enum log_level level, const char *msg, const char *fields, ...)
 {
     if (!log_enabled(level))
         return;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t now_ms = clock_wall_ms();
+    time_t seconds = (time_t)(now_ms / 1000);
     struct tm utc;
-    gmtime_r(&now.tv_sec, &utc);
+    gmtime_r(&seconds, &utc);
     char stamp[32];
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
 
@@ -57,8 +58,8 @@ void log_write(enum log_level level, const char *msg, const char *fields, ...)
     va_start(args, fields);
     char *rest = mem_vprintf(fields, args);
     va_end(args);
-    char *line = mem_printf("time=%s.%03ldZ level=%s msg=\"%s\"%s%s\n", stamp,
-                            now.tv_nsec / 1000000, names[level], msg, *rest ? " " : "", rest);
+    char *line = mem_printf("time=%s.%03dZ level=%s msg=\"%s\"%s%s\n", stamp, (int)(now_ms % 1000),
+                            names[level], msg, *rest ? " " : "", rest);
     size_t len = strlen(line);
     make_printable(line, len - 1);
     ssize_t written = write(STDERR_FILENO, line, len);

@@ -212,47 +212,51 @@ static void answer_owner(struct api_call *call, const struct chxa_record *record
 struct unknown_answer {
     struct api_call *call;
     struct error error;
+    int64_t history_starts_ms;
 };
 
-static void answer_unknown(struct api_call *call, const struct error *error, json_t *sink)
+static void unknown_done(struct unknown_answer *answer, int code, json_t *sink)
 {
-    json_t *value = api_error_json(error, NULL);
-    json_object_set_new(value, "history_starts_ms", json_integer(api_history_starts_ms(call->api)));
-    if (sink)
-        json_object_set_new(value, "sink", sink);
-    answer_json_with(call, chxa_error_http(error->code), NULL, 0, value);
+    struct api_call *call = answer->call;
+    if (code) {
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+    } else {
+        json_t *value = api_error_json(&answer->error, NULL);
+        json_object_set_new(value, "history_starts_ms", json_integer(answer->history_starts_ms));
+        if (sink)
+            json_object_set_new(value, "sink", sink);
+        answer_json_with(call, chxa_error_http(answer->error.code), NULL, 0, value);
+    }
+    error_clear(&answer->error);
+    free(answer);
 }
 
 static void unknown_sink_read(void *arg, const struct store_sink_result *result)
 {
     struct unknown_answer *answer = arg;
-    struct api_call *call = answer->call;
-    if (result->code)
-        api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
-    else
-        answer_unknown(call, &answer->error,
-                       api_sink_json(http_request_param(call->request, "sink"), result->sink));
-    error_clear(&answer->error);
-    free(answer);
+    const char *sink = http_request_param(answer->call->request, "sink");
+    unknown_done(answer, result->code, result->code ? NULL : api_sink_json(sink, result->sink));
 }
 
+static void unknown_history_read(void *arg, const struct store_result *result)
+{
+    struct unknown_answer *answer = arg;
+    struct api_call *call = answer->call;
+    const char *sink = http_request_param(call->request, "sink");
+    answer->history_starts_ms = result->version;
+    if (result->code || sink == NULL)
+        unknown_done(answer, result->code, NULL);
+    else
+        store_sink_get(coord_store(call->api->coord), sink, unknown_sink_read, answer);
+}
+
+/* The history is read behind the record that was not found, for it is raised before a record goes. */
 static void answer_not_found(struct api_call *call, const struct error *error)
 {
-    const char *sink = http_request_param(call->request, "sink");
-    if (sink == NULL) {
-        answer_unknown(call, error, NULL);
-        return;
-    }
     struct unknown_answer *answer = mem_alloc(sizeof *answer);
     answer->call = call;
     error_set(&answer->error, error->code, "%s", error_message(error));
-    store_sink_get(coord_store(call->api->coord), sink, unknown_sink_read, answer);
-}
-
-int64_t api_history_starts_ms(const struct api *api)
-{
-    int64_t starts_ms = clock_wall_ms() - (int64_t)api->retention_ms;
-    return starts_ms > 0 ? starts_ms : 0;
+    store_history_get(coord_store(call->api->coord), unknown_history_read, answer);
 }
 
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect)

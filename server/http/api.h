@@ -16,7 +16,6 @@ struct api {
     uint64_t wait_ms_default, wait_ms_max;
     size_t meta_bytes_max;
     uint64_t body_bytes_max; /* of a write; 0: no limit */
-    uint64_t retention_ms;   /* of finished records */
 };
 
 /* The handler to give to http_server_start, with a struct api as its arg. */

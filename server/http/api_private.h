@@ -39,8 +39,6 @@ void api_answer_error(struct api_call *call, int code, const char *format, ...)
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect);
 /* {"sink", "epoch", "checkpoint"} */
 json_t *api_sink_json(const char *name, const struct store_sink *sink);
-/* Records that finished before this may have been forgotten. */
-int64_t api_history_starts_ms(const struct api *api);
 json_t *api_error_json(const struct error *error, const struct chxa_record *record);
 
 /* A parameter that is a whole number in [min, max]; absent: leaves *ret. False: answered 400 (call

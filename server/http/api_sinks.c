@@ -134,6 +134,27 @@ static json_t *txn_json(const struct coord_sink_txn *txn)
     return value;
 }
 
+/* Ready, but for where the history begins. */
+struct recovered_answer {
+    struct api_call *call;
+    json_t *json;
+    bool pending;
+};
+
+static void recovered_history_read(void *arg, const struct store_result *result)
+{
+    struct recovered_answer *answer = arg;
+    struct api_call *call = answer->call;
+    if (result->code) {
+        json_decref(answer->json);
+        api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
+    } else {
+        json_object_set_new(answer->json, "history_starts_ms", json_integer(result->version));
+        api_answer_json(call, answer->pending ? 202 : 200, answer->json);
+    }
+    free(answer);
+}
+
 static void sink_recovered(void *arg, const struct coord_sink_reply *reply)
 {
     struct api_call *call = arg;
@@ -149,9 +170,9 @@ static void sink_recovered(void *arg, const struct coord_sink_reply *reply)
     }
     json_object_set_new(answer, "complete", json_boolean(reply->complete));
     json_object_set_new(answer, "transactions", txns);
-    json_object_set_new(answer, "history_starts_ms",
-                        json_integer(api_history_starts_ms(call->api)));
-    api_answer_json(call, pending ? 202 : 200, answer);
+    struct recovered_answer *recovered = mem_alloc(sizeof *recovered);
+    *recovered = (struct recovered_answer){call, answer, pending};
+    store_history_get(coord_store(call->api->coord), recovered_history_read, recovered);
 }
 
 /* The ids point into the JSON value. */

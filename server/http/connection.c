@@ -12,6 +12,7 @@
  *   - conn_close is called only from turns of the loop (read, write, timer, kick), never by a
  *     function that handlers call.
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/http_private.h"
@@ -36,14 +37,14 @@ static void conn_timer_update(struct http_conn *conn)
         due = conn->write_deadline_ms;
     if (due == 0 || conn->state == CONN_CLOSED || (conn->timer_due_ms && conn->timer_due_ms <= due))
         return;
-    uint64_t now = uv_now(conn->server->loop);
+    uint64_t now = clock_monotonic_ms();
     conn->timer_due_ms = due;
     uv_timer_start(&conn->timer, conn_timer_fired, due > now ? due - now : 0, 0);
 }
 
 static void conn_input_within(struct http_conn *conn, uint64_t timeout_ms)
 {
-    conn->input_deadline_ms = timeout_ms ? uv_now(conn->server->loop) + timeout_ms : 0;
+    conn->input_deadline_ms = timeout_ms ? clock_monotonic_ms() + timeout_ms : 0;
     conn_timer_update(conn);
 }
 
@@ -162,7 +163,7 @@ static void conn_write_progress(struct http_conn *conn)
 {
     conn->write_left = uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp);
     conn->write_deadline_ms =
-        conn->writes ? uv_now(conn->server->loop) + conn->server->config.write_timeout_ms : 0;
+        conn->writes ? clock_monotonic_ms() + conn->server->config.write_timeout_ms : 0;
     conn_timer_update(conn);
 }
 
@@ -629,7 +630,7 @@ static void conn_input_expired(struct http_conn *conn)
 static void conn_timer_fired(uv_timer_t *timer)
 {
     struct http_conn *conn = timer->data;
-    uint64_t now = uv_now(conn->server->loop);
+    uint64_t now = clock_monotonic_ms();
     conn->timer_due_ms = 0;
     if (conn->write_deadline_ms && now >= conn->write_deadline_ms) {
         if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) >= conn->write_left) {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "core/txn_time.h"
 #include "store/store_settle.h"
 
 #include <stdlib.h>
@@ -60,7 +61,9 @@ void begin_start(struct txn *txn, const struct waiter *waiter)
     record->node_epoch = store_epoch(coord->store);
     record->op_id = coord_op_id(coord);
     record->created_ms = record->changed_ms = begin_time_ms(coord, waiter->sink);
-    record->timeout_ms = waiter->timeout_ms;
+    if (waiter->timeout_ms)
+        record->timeout_ms =
+            (int64_t)txn_time_total_ms(waiter->timeout_ms, coord->config.transaction_timeout_ms);
     record->sink = mem_strdup(waiter->sink);
     record->sink_epoch = waiter->sink_epoch;
     record->meta = mem_strdup(waiter->meta);
@@ -86,8 +89,7 @@ static void begin_recorded(void *arg, const struct store_result *result)
             waiter->started = waiter->started && waiter->read_only;
         op_next(op);
     } else {
-        if (result->code == CHXA_E_STORE_UNKNOWN)
-            txn->loaded = false;
+        txn->loaded = false; /* what the store has, nobody has read */
         op_fail(op, result->code, "recording the transaction: %s", chxa_error_text(result->code));
     }
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "core/txn_time.h"
 #include "op/txn.h"
 #include "store/store_settle.h"
 
@@ -38,17 +39,22 @@ struct store *coord_store(struct coord *coord)
 
 /* ---- time-outs ---- */
 
-static bool expired(const struct txn *txn, uint64_t now_ms, const char **ret_why)
+static const char *expired(const struct txn *txn, uint64_t now_ms)
 {
-    const struct coord_config *config = &txn->coord->config;
-    int64_t total_ms =
-        txn->record.timeout_ms ? txn->record.timeout_ms : (int64_t)config->transaction_timeout_ms;
-    if (clock_wall_ms() - txn->record.created_ms > total_ms) {
-        *ret_why = "transaction time-out";
-        return true;
+    struct txn_times times = {
+        .expires_ms = txn->expires_ms,
+        .touched_ms = txn->touched_ms,
+        .idle_ms = txn->writes_in_flight ? 0 : txn->coord->config.idle_timeout_ms,
+    };
+    switch (txn_time_check(times, now_ms)) {
+    case TXN_IN_TIME:
+        return NULL;
+    case TXN_OVER_TOTAL:
+        return "transaction time-out";
+    case TXN_OVER_IDLE:
+        return "idle time-out";
     }
-    *ret_why = "idle time-out";
-    return txn->writes_in_flight == 0 && now_ms - txn->touched_ms > config->idle_timeout_ms;
+    abort();
 }
 
 static void sweep(uv_timer_t *timer)
@@ -62,11 +68,14 @@ static void sweep(uv_timer_t *timer)
         next = TAILQ_NEXT(txn, link);
         if (txn->op || !txn->loaded || !txn_is_ours(txn))
             continue;
-        const char *why;
-        if (txn->stale)
+        if (txn->stale) {
             txn_pump(txn);
-        else if (txn_next(txn->record.state, TXN_EXPIRE).verdict == TXN_GO &&
-                 expired(txn, now_ms, &why))
+            continue;
+        }
+        if (txn_next(txn->record.state, TXN_EXPIRE).verdict != TXN_GO)
+            continue;
+        const char *why = expired(txn, now_ms);
+        if (why)
             rollback_start(txn, why);
     }
 }

@@ -59,6 +59,7 @@ static void recover_probe(struct op *op);
 static void recover_disks(struct op *op);
 static void recover_lock(struct op *op);
 static void recover_pool(struct op *op);
+static void recover_history(struct op *op);
 static void recover_list(struct op *op);
 static void recover_load(struct op *op);
 static void recover_folders(struct op *op);
@@ -71,6 +72,7 @@ static const struct op_step recover_steps[] = {
     {"disks", recover_disks},     /* where its disks are */
     {"lock", recover_lock},       /* the held areas are ours */
     {"pool", recover_pool},       /* drop left-over scratch tables */
+    {"history", recover_history}, /* a new store's begins now */
     {"list", recover_list},       /* ids of our unfinished transactions */
     {"load", recover_load},       /* their records, with writes */
     {"folders", recover_folders}, /* held folders that belong to none of them */
@@ -96,7 +98,7 @@ void recover_start(struct coord *coord)
     coord->recovered = false;
     coord_set_not_ready(coord, "recovering");
     /* What we learned of ClickHouse and its disks holds; only the store was away. */
-    op_start(&recover->op, &recover_kind, coord, NULL, coord->n_roots ? "list" : "probe");
+    op_start(&recover->op, &recover_kind, coord, NULL, coord->n_roots ? "history" : "probe");
 }
 
 /* Waits and runs the step again; the reason is told to those who ask. */
@@ -112,6 +114,14 @@ static void try_again(struct op *op, const char *what, const struct error *error
     coord_set_not_ready(op->coord, why);
     free(why);
     op_retry(op, NULL, op_backoff_ms(op->tries, RETRY_MIN_MS, RETRY_MAX_MS));
+}
+
+static void store_away(struct op *op, int code)
+{
+    struct error error = {0};
+    error_set(&error, code, "%s", chxa_error_text(code));
+    try_again(op, "the store", &error);
+    error_clear(&error);
 }
 
 /* ---- probe ---- */
@@ -229,6 +239,33 @@ static void recover_pool(struct op *op)
         scratch_pool_start(op->coord->pool, &op->coord->caps, pool_started, op);
 }
 
+/* ---- history ---- */
+
+static void history_known(void *arg, const struct store_result *result)
+{
+    struct op *op = arg;
+    if (result->code) {
+        store_away(op, result->code);
+        return;
+    }
+    op_next(op);
+}
+
+/* Before anything is served: of what happened before this store was made, a 404 tells nothing. */
+static void history_read(void *arg, const struct store_result *result)
+{
+    struct op *op = arg;
+    if (result->code || result->version > 0)
+        history_known(op, result);
+    else
+        store_history_raise(op->coord->store, clock_wall_ms(), history_known, op);
+}
+
+static void recover_history(struct op *op)
+{
+    store_history_get(op->coord->store, history_read, op);
+}
+
 /* ---- list, load ---- */
 
 static void page_listed(void *arg, const struct store_list_result *result)
@@ -236,10 +273,7 @@ static void page_listed(void *arg, const struct store_list_result *result)
     struct recover *recover = arg;
     struct op *op = &recover->op;
     if (result->code) {
-        struct error error = {0};
-        error_set(&error, result->code, "%s", chxa_error_text(result->code));
-        try_again(op, "the store", &error);
-        error_clear(&error);
+        store_away(op, result->code);
         return;
     }
     recover->xids =
@@ -292,12 +326,10 @@ static void load_more(struct recover *recover)
     if (recover->gets)
         return;
     if (recover->gets_code) {
-        struct error error = {0};
-        error_set(&error, recover->gets_code, "%s", chxa_error_text(recover->gets_code));
+        int code = recover->gets_code;
         recover->gets_code = 0;
         recover->next_xid = 0;
-        try_again(op, "the store", &error);
-        error_clear(&error);
+        store_away(op, code);
     } else {
         op_next(op);
     }
@@ -397,10 +429,7 @@ static void folder_judged(void *arg, const struct store_result *result)
     else if (result->code == 0)
         folder->remove = chxa_state_kind(result->record->state) == CHXA_KIND_FINAL;
     else {
-        struct error error = {0};
-        error_set(&error, result->code, "%s", chxa_error_text(result->code));
-        try_again(op, "the store", &error);
-        error_clear(&error);
+        store_away(op, result->code);
         return;
     }
     if (result->code == 0 && result->record->state == CHXA_COMMITTED)

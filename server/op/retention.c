@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See retention.h. One round: list a page of finished records, remove the old ones among them all
- * at once (each by the version that was listed, so a record that changed stays), then the next
- * page. A removal whose answer is lost is not followed up: the next round finds the record or does
- * not.
+ * See retention.h. One round: list a page of finished records; say in the store that the history
+ * now begins behind the youngest of those that will go; remove them all at once (each by the version
+ * that was listed, so a record that changed stays); then the next page. A removal whose answer is
+ * lost is not followed up: the next round finds the record or does not.
+ *
+ * The wall clock decides what is old, for records carry it. While the process runs it is believed
+ * only as far as the monotonic clock agrees: a clock that is set forward, by mistake or after it was
+ * wrong, removes nothing early. (Set forward while the process is down, it does; what is then
+ * answered stays true, for where the history begins is taken from the records.)
  */
 #include "op/retention.h"
 
@@ -24,7 +29,11 @@ struct retention {
     char *node;
     uint64_t retention_ms, interval_ms;
     bool stopping, timer_closed;
-    size_t in_flight; /* requests to the store */
+    int64_t start_wall_ms;
+    uint64_t start_ms;       /* monotonic */
+    size_t in_flight;        /* requests to the store */
+    struct chxa_record *old; /* of this page: to be removed */
+    size_t n_old;
     char *next;       /* page after the one whose records are being removed, or NULL */
     size_t n_removed; /* in this round */
     bool failed;      /* the store did: end the round after this page */
@@ -32,10 +41,20 @@ struct retention {
 
 static void retention_look(struct retention *retention, const char *after);
 
+static void old_clear(struct retention *retention)
+{
+    for (size_t i = 0; i < retention->n_old; i++)
+        chxa_record_clear(&retention->old[i]);
+    free(retention->old);
+    retention->old = NULL;
+    retention->n_old = 0;
+}
+
 static void free_if_done(struct retention *retention)
 {
     if (!retention->stopping || !retention->timer_closed || retention->in_flight)
         return;
+    old_clear(retention);
     free(retention->node);
     free(retention->next);
     free(retention);
@@ -45,6 +64,7 @@ static void page_done(struct retention *retention)
 {
     char *next = retention->next;
     retention->next = NULL;
+    old_clear(retention);
     if (retention->stopping) {
         free_if_done(retention);
     } else if (next && !retention->failed) {
@@ -68,29 +88,55 @@ static void removed(void *arg, const struct store_result *result)
         page_done(retention);
 }
 
-static bool is_over(const struct retention *retention, const struct chxa_record *record)
+/* What changed before this is over. */
+static int64_t over_before_ms(const struct retention *retention)
 {
-    return chxa_state_kind(record->state) == CHXA_KIND_FINAL &&
-           record->changed_ms < clock_wall_ms() - (int64_t)retention->retention_ms;
+    int64_t now_ms = clock_wall_ms();
+    int64_t ran_ms = (int64_t)(clock_monotonic_ms() - retention->start_ms);
+    if (now_ms > retention->start_wall_ms + ran_ms)
+        now_ms = retention->start_wall_ms + ran_ms;
+    return now_ms - (int64_t)retention->retention_ms;
+}
+
+/* in_flight still counts the request that was answered, so that no removal ends the page too early. */
+static void history_raised(void *arg, const struct store_result *result)
+{
+    struct retention *retention = arg;
+    if (result->code)
+        retention->failed = true;
+    for (size_t i = 0; result->code == 0 && !retention->stopping && i < retention->n_old; i++) {
+        const struct chxa_record *record = &retention->old[i];
+        retention->in_flight++;
+        store_remove(retention->store, record->xid, record->version, removed, retention);
+    }
+    old_clear(retention);
+    if (--retention->in_flight == 0)
+        page_done(retention);
 }
 
 static void listed(void *arg, const struct store_list_result *result)
 {
     struct retention *retention = arg;
-    /* in_flight still counts this request, so that no removal ends the page too early. */
+    int64_t before_ms = over_before_ms(retention), youngest_ms = 0;
     if (result->code)
         retention->failed = true;
     if (result->code == 0 && !retention->stopping) {
         retention->next = mem_strdup(result->next);
+        retention->old = mem_array(result->n_records, sizeof *retention->old);
         for (size_t i = 0; i < result->n_records; i++) {
-            const struct chxa_record *record = &result->records[i];
-            if (!is_over(retention, record))
+            struct chxa_record *record = &result->records[i];
+            if (chxa_state_kind(record->state) != CHXA_KIND_FINAL ||
+                record->changed_ms >= before_ms)
                 continue;
-            retention->in_flight++;
-            store_remove(retention->store, record->xid, record->version, removed, retention);
+            if (record->changed_ms > youngest_ms)
+                youngest_ms = record->changed_ms;
+            retention->old[retention->n_old++] = *record;
+            *record = (struct chxa_record){0};
         }
     }
-    if (--retention->in_flight == 0)
+    if (retention->n_old)
+        store_history_raise(retention->store, youngest_ms + 1, history_raised, retention);
+    else if (--retention->in_flight == 0)
         page_done(retention);
 }
 
@@ -99,7 +145,7 @@ static void retention_look(struct retention *retention, const char *after)
     struct store_filter filter = {
         .states = 1u << CHXA_COMMITTED | 1u << CHXA_ABORTED,
         .owner = retention->node,
-        .created_before_ms = clock_wall_ms() - (int64_t)retention->retention_ms,
+        .created_before_ms = over_before_ms(retention),
         .after = after,
         .limit = PAGE,
     };
@@ -124,6 +170,8 @@ struct retention *retention_start(uv_loop_t *loop, struct store *store, const ch
     retention->store = store;
     retention->node = mem_strdup(node);
     retention->retention_ms = retention_ms;
+    retention->start_wall_ms = clock_wall_ms();
+    retention->start_ms = clock_monotonic_ms();
     retention->interval_ms = retention_ms / 20;
     if (retention->interval_ms < INTERVAL_MIN_MS)
         retention->interval_ms = INTERVAL_MIN_MS;

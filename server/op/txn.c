@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "core/txn_time.h"
 
 #include <assert.h>
 #include <search.h>
@@ -127,6 +128,13 @@ void txn_set_state(struct txn *txn, enum chxa_state state)
     metrics_transition(state);
 }
 
+/* The wall clock is asked this once: it may be set while the transaction runs. */
+static uint64_t txn_deadline_ms(const struct coord *coord, const struct chxa_record *record)
+{
+    uint64_t total_ms = txn_time_total_ms(record->timeout_ms, coord->config.transaction_timeout_ms);
+    return clock_monotonic_ms() + txn_time_left_ms(record->created_ms, clock_wall_ms(), total_ms);
+}
+
 void txn_take_record(struct txn *txn, struct chxa_record *record)
 {
     assert(strcmp(record->xid, txn->record.xid) == 0);
@@ -138,6 +146,8 @@ void txn_take_record(struct txn *txn, struct chxa_record *record)
     txn->loaded = true;
     txn->stale = false;
     const struct chxa_record *now = &txn->record;
+    if (txn->expires_ms == 0 && now->state != CHXA_UNKNOWN)
+        txn->expires_ms = txn_deadline_ms(txn->coord, now);
     if (now->n_writes && now->writes[now->n_writes - 1].seq > txn->last_seq)
         txn->last_seq = now->writes[now->n_writes - 1].seq;
     struct txn_target *target;
@@ -290,12 +300,15 @@ static void start_operation(struct waiter *waiter)
     waiter->started = true;
     switch (waiter->event) {
     case TXN_BEGIN:
-        if (txn->coord->n_txns > txn->coord->config.transactions_max)
+        if (txn->coord->n_txns > txn->coord->config.transactions_max) {
             waiter_answer_error(waiter, CHXA_E_BUSY,
                                 "the node has %zu open transactions (transactions_max)",
                                 txn->coord->n_txns - 1);
-        else
+            txn->loaded = false; /* a begin does not ask the store; who waits behind it must */
+            txn_pump(txn);
+        } else {
             begin_start(txn, waiter);
+        }
         break;
     case TXN_PREPARE:
         mem_replace(&txn->new_meta, waiter->meta);
@@ -424,7 +437,7 @@ static bool answer_waiter(struct waiter *waiter)
     switch (cell.verdict) {
     case TXN_GO:
         start_operation(waiter);
-        return txn->op == NULL;
+        return txn->op == NULL && txn->loaded;
     case TXN_REPLAY:
         waiter_answer_record(waiter, !waiter->started, false);
         return true;

@@ -58,6 +58,8 @@ struct txn {
         new_meta; /* from the request that the running prepare began with: recorded with its promise; or NULL */
     uint64_t last_seq;   /* of a write */
     uint64_t touched_ms; /* monotonic: last request or end of a write */
+    uint64_t expires_ms; /* monotonic: end of the total time-out, once the record is known; see
+                            core/txn_time.h */
     TAILQ_HEAD(, waiter) waiters;
     TAILQ_HEAD(, txn_target) targets;
     TAILQ_HEAD(, coord_write) writes;

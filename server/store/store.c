@@ -279,6 +279,10 @@ static void op_deliver(struct store_mail *mail)
     } else if (op->sink_done) {
         struct store_sink_result result = {op->code, op->code ? NULL : &op->ret_sink};
         op->sink_done(op->arg, &result);
+    } else if (op->kind == STORE_OP_SINK_GET || op->kind == STORE_OP_SINK_RAISE) {
+        bool later = op->code == CHXA_E_FENCED; /* than what it was to be raised to */
+        struct store_result result = {later ? 0 : op->code, (int64_t)op->ret_sink.epoch, NULL};
+        op->done(op->arg, &result);
     } else {
         struct store_result result = {op->code, op->ret_version, NULL};
         if (op->ret_has_record) {
@@ -456,6 +460,28 @@ void store_sink_raise(struct store *store, const char *sink, uint64_t epoch, sto
     struct store_op *op = op_new(store, STORE_OP_SINK_RAISE, arg);
     op->sink_done = done;
     op_start(op, op_take_fence(op, &(struct store_fence){sink, epoch}));
+}
+
+/* ---- history ---- */
+
+#define HISTORY_SINK "~history" /* no name of a sink, see chxa_xid_valid */
+
+void store_history_get(struct store *store, store_result_cb *done, void *arg)
+{
+    struct store_op *op = op_new(store, STORE_OP_SINK_GET, arg);
+    op->done = done;
+    op->sink = mem_strdup(HISTORY_SINK);
+    op_start(op, 0);
+}
+
+void store_history_raise(struct store *store, int64_t starts_ms, store_result_cb *done, void *arg)
+{
+    struct store_op *op = op_new(store, STORE_OP_SINK_RAISE, arg);
+    op->done = done;
+    op->sink = mem_strdup(HISTORY_SINK);
+    op->sink_epoch = starts_ms > 0 ? (uint64_t)starts_ms : 0;
+    op->sink_fence = true;
+    op_start(op, 0);
 }
 
 void store_list(struct store *store, const struct store_filter *filter, store_list_cb *done,

@@ -165,6 +165,18 @@ void store_sink_get(struct store *store, const char *sink, store_sink_cb *done, 
 void store_sink_raise(struct store *store, const char *sink, uint64_t epoch, store_sink_cb *done,
                       void *arg);
 
+/* ---- history ---- */
+
+/*
+ * Where the history of finished transactions begins: a wall time of the whole cluster; a record that was changed before
+ * it may have been removed. 0: nobody has said it yet. It never goes down. (Kept as the epoch of a
+ * sink whose name no sink can have.) Raise it before the records are removed.
+ */
+/* done: `version` is the time. */
+void store_history_get(struct store *store, store_result_cb *done, void *arg);
+/* One that is later already is done as well. */
+void store_history_raise(struct store *store, int64_t starts_ms, store_result_cb *done, void *arg);
+
 struct store_filter {
     unsigned states;           /* bit per enum chxa_state; 0: all */
     const char *owner;         /* NULL: any */

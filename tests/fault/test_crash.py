@@ -24,7 +24,7 @@ WITHOUT_SENT = {
     "write.admit", "write.compare", "write.target", "write.scratch", "rollback.drain", "prepare.drain",
     "prepare.limits", "prepare.check", "commit.target", "commit.quiet", "commit.check", "commit.look",
     "commit.verify", "commit.confirm", "commit.settle", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
-    "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
+    "recover.history", "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
     "sink_recover.list", "sink_recover.owners", "sink_recover.read",
 }
 # Reached by test_blocked only: a commit that ClickHouse refuses.

@@ -508,6 +508,57 @@ START_TEST(a_sink_costs_no_request)
 }
 END_TEST
 
+/* ---- history ---- */
+
+static int64_t history(struct lab *lab, struct lab_node *node)
+{
+    struct lab_answer answer = {0};
+    store_history_get(node->store, lab_answered, &answer);
+    ck_assert_int_eq(lab_finish(lab, &answer), 0);
+    return answer.version;
+}
+
+static int history_raise(struct lab *lab, struct lab_node *node, int64_t starts_ms)
+{
+    struct lab_answer answer = {0};
+    store_history_raise(node->store, starts_ms, lab_answered, &answer);
+    return lab_finish(lab, &answer);
+}
+
+/* Raised by any node, never lowered, seen by all, and there after a restart. */
+START_TEST(history_only_grows)
+{
+    struct lab lab;
+    lab_open(&lab, (enum lab_kind)_i, NULL);
+    struct lab_node *a = lab_node(&lab, "n1"), *b = lab_node(&lab, "n2");
+    ck_assert_int_eq(history(&lab, a), 0);
+    ck_assert_int_eq(history_raise(&lab, a, 5000), 0);
+    ck_assert_int_eq(history(&lab, b), 5000);
+    ck_assert_int_eq(history_raise(&lab, b, 4000), 0);
+    ck_assert_int_eq(history(&lab, a), 5000);
+    ck_assert_int_eq(history_raise(&lab, b, 1700000000123), 0);
+    ck_assert_int_eq(history_raise(&lab, a, 1700000000122), 0);
+    ck_assert_int_eq(history(&lab, a), 1700000000123);
+    lab_stop(&lab, a);
+    lab_stop(&lab, b);
+    ck_assert_int_eq(history(&lab, lab_node(&lab, "n1")), 1700000000123);
+    lab_close(&lab);
+}
+END_TEST
+
+/* The name under which it is kept is no sink's. */
+START_TEST(history_is_no_sink)
+{
+    struct lab lab;
+    lab_open(&lab, (enum lab_kind)_i, NULL);
+    struct lab_node *node = lab_node(&lab, "n1");
+    ck_assert_int_eq(history_raise(&lab, node, 7), 0);
+    ck_assert_int_eq(sink_get(&lab, node, "~history").code, CHXA_E_INVALID_REQUEST);
+    ck_assert_int_eq(sink_raise(&lab, node, "~history", 8), CHXA_E_INVALID_REQUEST);
+    lab_close(&lab);
+}
+END_TEST
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -525,6 +576,8 @@ int main(void)
     ADD(another_node_moves_the_entry);
     ADD(a_crowd_gets_through);
     ADD(a_race_of_epochs_has_one_winner);
+    ADD(history_only_grows);
+    ADD(history_is_no_sink);
     if (kinds == 2) {
         tcase_add_test(tests, a_lost_raise_is_repeated);
         tcase_add_test(tests, a_sink_costs_no_request);

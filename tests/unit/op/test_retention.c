@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Retention, on a real SQLite store: only this node's finished and old records go, over several
- * pages, and stopping in the middle is clean.
+ * pages; the store says where the history begins; the wall clock may be set; stopping in the middle
+ * is clean.
  */
 #include "contract/store/store_lab.h"
 
@@ -21,6 +22,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+    clock_shift(0, 0);
     char file[300];
     static const char *const endings[] = {"", "-wal", "-shm", ".n1.lock"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
@@ -49,6 +51,14 @@ static bool is_there(const char *xid)
     return there;
 }
 
+static int64_t history(void)
+{
+    struct lab_answer answer = {0};
+    store_history_get(node->store, lab_answered, &answer);
+    ck_assert_int_eq(lab_finish(&lab, &answer), 0);
+    return answer.version;
+}
+
 START_TEST(only_old_finished_records_of_this_node)
 {
     put("old-committed", "n1", CHXA_COMMITTED, RETENTION_MS + 1000);
@@ -69,6 +79,49 @@ START_TEST(only_old_finished_records_of_this_node)
     ck_assert(is_there("old-initialized"));
     ck_assert(is_there("old-committing"));
     ck_assert(is_there("old-of-another"));
+    int64_t starts_ms = history(), now_ms = clock_wall_ms();
+    ck_assert_int_lt(starts_ms, now_ms - RETENTION_MS - 999);
+    ck_assert_int_gt(starts_ms, now_ms - RETENTION_MS - 20000);
+    retention_stop(retention);
+}
+END_TEST
+
+/* Where the history begins is the youngest record that went, and stays when nothing goes. */
+START_TEST(history_is_of_the_records)
+{
+    put("a", "n1", CHXA_COMMITTED, 3 * RETENTION_MS);
+    int64_t middle_ms = clock_wall_ms() - 2 * RETENTION_MS;
+    put("b", "n1", CHXA_COMMITTED, 2 * RETENTION_MS);
+    put("c", "n1", CHXA_COMMITTED, 0);
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    for (int i = 0; i < 100 && is_there("b"); i++)
+        lab_pause(&lab, 20);
+    ck_assert(!is_there("a"));
+    int64_t starts_ms = history();
+    ck_assert_int_gt(starts_ms, middle_ms);
+    ck_assert_int_lt(starts_ms, middle_ms + 20000);
+    lab_pause(&lab, 1200); /* another round */
+    ck_assert_int_eq(history(), starts_ms);
+    retention_stop(retention);
+}
+END_TEST
+
+/* The wall clock is set forward by a year: what is young stays. Time passes: it goes. */
+START_TEST(the_wall_clock_is_set)
+{
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    lab_pause(&lab, 50);
+    put("young", "n1", CHXA_COMMITTED, 1000);
+    clock_shift(365LL * 24 * 3600 * 1000, 0);
+    lab_pause(&lab, 1500);
+    ck_assert(is_there("young"));
+    clock_shift(-365LL * 24 * 3600 * 1000, RETENTION_MS + 1000);
+    lab_pause(&lab, 1500);
+    ck_assert(is_there("young"));
+    clock_shift(RETENTION_MS + 1000, RETENTION_MS + 1000);
+    for (int i = 0; i < 100 && is_there("young"); i++)
+        lab_pause(&lab, 50);
+    ck_assert(!is_there("young"));
     retention_stop(retention);
 }
 END_TEST
@@ -130,6 +183,8 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, only_old_finished_records_of_this_node);
+    tcase_add_test(t, history_is_of_the_records);
+    tcase_add_test(t, the_wall_clock_is_set);
     tcase_add_test(t, several_pages);
     tcase_add_test(t, comes_back);
     tcase_add_test(t, stops_in_the_middle);

@@ -3,6 +3,7 @@
  * The waiters of a transaction, over a scripted store that answers when the test says so: each
  * request is answered once, whatever order the answers come in.
  */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "op/txn.h"
 #include "store/store_impl.h"
@@ -11,6 +12,9 @@
 #include <stdlib.h>
 
 #define HELD_MAX 8
+#define IDLE_MS  600000
+#define TOTAL_MS 3600000
+#define YEAR_MS  (365LL * 24 * 3600 * 1000)
 
 struct script {
     struct store base;
@@ -115,6 +119,8 @@ static void setup(void)
         .database = "chxa",
         .store_timeout_ms = 10000,
         .transactions_max = 10,
+        .idle_timeout_ms = IDLE_MS,
+        .transaction_timeout_ms = TOTAL_MS,
         .scratch_tables_max = 1,
         .clickhouse_timeout_ms = 1000,
     };
@@ -128,6 +134,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+    clock_shift(0, 0);
     ck_assert_uint_eq(script.n_held, 0);
     coord_stop(coord, 0, set_closed, NULL);
     run_until_closed();
@@ -357,6 +364,157 @@ START_TEST(refreshed_without_an_answer_or_a_record)
 }
 END_TEST
 
+/* A begin whose record could not be made says nothing of the transaction: who waits behind it asks
+ * the store. */
+START_TEST(behind_a_begin_that_failed)
+{
+    struct asked begun = {0}, committed = {0};
+    coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
+    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, CHXA_E_FENCED);
+    run_until_held(1);
+    ck_answered(&begun, CHXA_E_FENCED);
+    ck_assert_int_eq(committed.answers, 0);
+    answer(STORE_OP_GET, 0); /* Committed */
+    turn();
+    ck_answered(&committed, 0);
+}
+END_TEST
+
+START_TEST(behind_a_begin_that_was_too_many)
+{
+    struct asked begun = {0}, committed = {0};
+    coord->config.transactions_max = 0;
+    coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
+    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    run_until_held(1);
+    ck_answered(&begun, CHXA_E_BUSY);
+    ck_assert_int_eq(committed.answers, 0);
+    answer(STORE_OP_GET, 0);
+    turn();
+    ck_answered(&committed, 0);
+}
+END_TEST
+
+/* ---- time-outs ---- */
+
+/* Long enough for the sweep to have come by. */
+static void sweep(void)
+{
+    uint64_t until_us = clock_monotonic_us() + 600000;
+    while (clock_monotonic_us() < until_us)
+        uv_run(&loop, UV_RUN_ONCE);
+}
+
+static void begin(int64_t timeout_ms)
+{
+    struct asked begun = {0};
+    coord->recovered = true;
+    coord_begin(coord, "x", &(struct coord_begin){.timeout_ms = timeout_ms}, answered, &begun);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, 0);
+    turn();
+    ck_answered(&begun, 0);
+}
+
+static void ck_aborts(void)
+{
+    run_until_held(1);
+    ck_assert_int_eq(script.held[0]->state, CHXA_ABORTING);
+    answer(STORE_OP_CAS, CHXA_E_STORE_UNAVAILABLE); /* enough seen */
+    coord->recovered = false;
+    turn();
+}
+
+/* The sweep comes by twice in each pause, which therefore is part of the time that passes. */
+START_TEST(idle)
+{
+    begin(0);
+    clock_shift(0, IDLE_MS - 5000);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    clock_shift(0, IDLE_MS);
+    sweep();
+    ck_aborts();
+}
+END_TEST
+
+/* Kept busy, until the total limit. */
+START_TEST(total)
+{
+    begin(0);
+    for (int64_t at = IDLE_MS / 2; at < TOTAL_MS - IDLE_MS; at += IDLE_MS / 2) {
+        clock_shift(at, at);
+        struct asked asked = {0};
+        coord_begin(coord, "x", &(struct coord_begin){0}, answered, &asked);
+        turn();
+        ck_answered(&asked, 0);
+    }
+    txn_find(coord, "x")->touched_ms = clock_monotonic_ms() + IDLE_MS;
+    clock_shift(TOTAL_MS - 5000, TOTAL_MS - 5000);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    clock_shift(TOTAL_MS, TOTAL_MS);
+    sweep();
+    ck_aborts();
+}
+END_TEST
+
+/* A begin may ask for less, not for more. */
+START_TEST(asked_for)
+{
+    begin(20000);
+    ck_assert_int_eq(txn_find(coord, "x")->record.timeout_ms, 20000);
+    clock_shift(0, 15000);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    clock_shift(0, 20000);
+    sweep();
+    ck_aborts();
+}
+END_TEST
+
+START_TEST(asked_for_more)
+{
+    begin(INT64_MAX);
+    ck_assert_int_eq(txn_find(coord, "x")->record.timeout_ms, TOTAL_MS);
+}
+END_TEST
+
+/* The wall clock is set forward, then back, by a year: young stays, old does not. */
+START_TEST(wall_clock_is_set)
+{
+    begin(0);
+    clock_shift(YEAR_MS, 0);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    clock_shift(-YEAR_MS, IDLE_MS / 2);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    clock_shift(-YEAR_MS, IDLE_MS);
+    sweep();
+    ck_aborts();
+}
+END_TEST
+
+START_TEST(prepared_has_no_timer)
+{
+    begin(1000);
+    struct asked prepared = {0};
+    coord_finish(coord, "x", TXN_PREPARE, 60000, answered, &prepared);
+    run_until_held(1);
+    answer(STORE_OP_CAS, 0);
+    turn();
+    ck_answered(&prepared, 0);
+    for (int64_t at = YEAR_MS; at <= 3 * YEAR_MS; at += YEAR_MS) {
+        clock_shift(at, at);
+        sweep();
+        ck_assert_uint_eq(script.n_held, 0);
+    }
+}
+END_TEST
+
 /* What is not answered when the coordinator is halted is neither asked again nor answered. */
 START_TEST(halted)
 {
@@ -387,7 +545,19 @@ int main(void)
     tcase_add_test(t, nothing_begins_while_refreshed);
     tcase_add_test(t, refreshed_without_an_answer_or_a_record);
     tcase_add_test(t, meta_at_prepare);
+    tcase_add_test(t, behind_a_begin_that_failed);
+    tcase_add_test(t, behind_a_begin_that_was_too_many);
     suite_add_tcase(s, t);
+    TCase *times = tcase_create("time-outs");
+    tcase_set_timeout(times, 20);
+    tcase_add_checked_fixture(times, setup, teardown);
+    tcase_add_test(times, idle);
+    tcase_add_test(times, total);
+    tcase_add_test(times, asked_for);
+    tcase_add_test(times, asked_for_more);
+    tcase_add_test(times, wall_clock_is_set);
+    tcase_add_test(times, prepared_has_no_timer);
+    suite_add_tcase(s, times);
     TCase *stop = tcase_create("stop");
     tcase_add_checked_fixture(stop, setup, NULL);
     tcase_add_test(stop, halted);
