@@ -34,6 +34,24 @@ enum chxa_state chxa_state_from_name(const char *text);
  * but not "." or "..", which mean something else in a path, a URL and a znode. */
 bool chxa_xid_valid(const char *xid);
 
+/* How a decided transaction ended against its decision, because an operator said so. */
+enum chxa_heuristic {
+    CHXA_HEURISTIC_NONE,
+    CHXA_HEURISTIC_ROLLED_BACK, /* Committed, and none of its parts was attached: XA_HEURRB */
+    CHXA_HEURISTIC_MIXED,       /* some were attached, the others given up: XA_HEURMIX */
+    CHXA_HEURISTIC_HAZARD,      /* its owner was lost: some may have been attached: XA_HEURHAZ */
+    CHXA_HEURISTIC_COUNT
+};
+/* "rolled_back", "mixed", "hazard"; NULL for none. */
+const char *chxa_heuristic_name(enum chxa_heuristic heuristic);
+/* CHXA_HEURISTIC_COUNT when text names none. */
+enum chxa_heuristic chxa_heuristic_from_name(const char *text);
+
+/* Numbers of parts, both ends included. */
+struct chxa_range {
+    uint64_t first, last;
+};
+
 /* One staged part directory. */
 struct chxa_part {
     char *name;         /* the name it is attached under: <partition id>_<number>_<number>_0 */
@@ -90,6 +108,13 @@ struct chxa_record {
     char *reason; /* why it is in this state, or what blocks it; or NULL. Any bytes: what is not
                      UTF-8 is replaced, what is over 8 KiB is cut when encoded */
     bool blocked; /* Committing, and an operator must look */
+    char *given_reason; /* what was said with the request that decided its end, or NULL; kept to the
+                           end. Any bytes, like reason */
+    char *abandoned_by; /* the node through which it was ended for its lost owner, or NULL */
+    bool discarding;    /* Committing: an operator said that what cannot be attached is given up */
+    enum chxa_heuristic heuristic;
+    struct chxa_range *discarded; /* its parts with these numbers were given up; ascending */
+    size_t n_discarded;
     struct chxa_write
         *writes; /* ordered by seq; not encoded with the record (one store entry each) */
     size_t n_writes;
@@ -103,6 +128,13 @@ void chxa_record_clear(struct chxa_record *record);
 /* Deep copies; on failure (CHXA_E_NO_MEMORY) *ret is zeroed. The record's copy has no writes. */
 int chxa_write_copy(const struct chxa_write *from, struct chxa_write *ret);
 int chxa_record_copy(const struct chxa_record *from, struct chxa_record *ret);
+
+/* True when the part of that number was given up. */
+bool chxa_record_discards(const struct chxa_record *record, uint64_t number);
+/* Makes these the record's discarded parts; of the record's own writes, which must be there. 0, or
+ * CHXA_E_NO_MEMORY: unchanged. */
+int chxa_record_set_discarded(struct chxa_record *record, const uint64_t *numbers,
+                              size_t n_numbers);
 
 uint64_t chxa_record_rows(const struct chxa_record *record);
 uint64_t chxa_record_bytes(const struct chxa_record *record);

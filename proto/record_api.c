@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static json_t *part_to_json(const struct chxa_part *part)
+static json_t *part_to_json(const struct chxa_record *record, const struct chxa_part *part)
 {
     struct json_build build;
     json_build_start(&build);
@@ -20,14 +20,15 @@ static json_t *part_to_json(const struct chxa_part *part)
     json_build_number(&build, "rows", part->rows);
     json_build_number(&build, "bytes", part->bytes);
     json_build_number(&build, "disk", part->disk);
+    json_build_bool(&build, "discarded", chxa_record_discards(record, part->number));
     return build.object;
 }
 
-static json_t *parts_to_json(const struct chxa_write *write)
+static json_t *parts_to_json(const struct chxa_record *record, const struct chxa_write *write)
 {
     json_t *parts = json_array();
     for (size_t i = 0; parts && i < write->n_parts; i++) {
-        if (!json_build_append(parts, part_to_json(&write->parts[i]))) {
+        if (!json_build_append(parts, part_to_json(record, &write->parts[i]))) {
             json_decref(parts);
             return NULL;
         }
@@ -55,7 +56,7 @@ static json_t *writes_to_json(const struct chxa_record *record, bool with_parts)
         json_build_start(&build);
         put_write(&build, &record->writes[i]);
         if (with_parts)
-            json_build_put(&build, "parts", parts_to_json(&record->writes[i]));
+            json_build_put(&build, "parts", parts_to_json(record, &record->writes[i]));
         if (!json_build_append(writes, build.object)) {
             json_decref(writes);
             return NULL;
@@ -77,9 +78,15 @@ static int put_record(struct json_build *build, const struct chxa_record *record
     int code = check(record);
     if (code != 0)
         return code;
-    char *reason = NULL;
-    if (record->reason && chxa_text_repair(record->reason, CHXA_REASON_BYTES_MAX, &reason) != 0)
+    char *reason = NULL, *given_reason = NULL;
+    const char *why = record->reason ? record->reason : record->given_reason;
+    if (why && chxa_text_repair(why, CHXA_REASON_BYTES_MAX, &reason) != 0)
         return CHXA_E_NO_MEMORY;
+    if (record->given_reason &&
+        chxa_text_repair(record->given_reason, CHXA_REASON_BYTES_MAX, &given_reason) != 0) {
+        free(reason);
+        return CHXA_E_NO_MEMORY;
+    }
     json_build_start(build);
     json_build_text(build, "xid", record->xid, true);
     json_build_text(build, "state", chxa_state_name(record->state), true);
@@ -91,9 +98,27 @@ static int put_record(struct json_build *build, const struct chxa_record *record
     json_build_text(build, "sink", record->sink, true);
     json_build_number(build, "epoch", record->sink_epoch);
     json_build_text(build, "reason", reason, true);
+    json_build_text(build, "given_reason", given_reason, true);
     json_build_bool(build, "blocked", record->blocked);
+    json_build_text(build, "heuristic", chxa_heuristic_name(record->heuristic), true);
+    json_build_text(build, "abandoned_by", record->abandoned_by, true);
+    json_build_bool(build, "discarding", record->discarding);
     free(reason);
+    free(given_reason);
     return 0;
+}
+
+static void put_discarded(struct json_build *build, const struct chxa_record *record)
+{
+    uint64_t parts = 0, rows = 0;
+    for (size_t i = 0; i < record->n_writes; i++)
+        for (size_t j = 0; j < record->writes[i].n_parts; j++)
+            if (chxa_record_discards(record, record->writes[i].parts[j].number)) {
+                parts++;
+                rows += record->writes[i].parts[j].rows;
+            }
+    json_build_number(build, "discarded_parts", parts);
+    json_build_number(build, "discarded_rows", rows);
 }
 
 static void put_totals(struct json_build *build, const struct chxa_record *record)
@@ -101,6 +126,7 @@ static void put_totals(struct json_build *build, const struct chxa_record *recor
     json_build_number(build, "rows", chxa_record_rows(record));
     json_build_number(build, "bytes", chxa_record_bytes(record));
     json_build_number(build, "parts", chxa_record_parts(record));
+    put_discarded(build, record);
 }
 
 static const char *meta_of(const struct chxa_record *record)

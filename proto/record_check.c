@@ -137,6 +137,18 @@ static int is_json(const char *text)
     return code;
 }
 
+/* Ascending, and none touches the next. */
+static bool is_discarded(const struct chxa_range *ranges, size_t n_ranges)
+{
+    if (n_ranges > CHXA_DISCARDED_MAX)
+        return false;
+    for (size_t i = 0; i < n_ranges; i++)
+        if (ranges[i].first == 0 || ranges[i].first > ranges[i].last ||
+            !is_number(ranges[i].last) || (i && ranges[i].first <= ranges[i - 1].last))
+            return false;
+    return true;
+}
+
 int chxa_record_check(const struct chxa_record *record)
 {
     bool good = chxa_xid_valid(record->xid) && record->state > CHXA_UNKNOWN &&
@@ -147,6 +159,9 @@ int chxa_record_check(const struct chxa_record *record)
                 (record->sink == NULL || chxa_xid_valid(record->sink)) &&
                 is_number(record->sink_epoch) &&
                 (record->meta == NULL || is_text(record->meta, CHXA_META_BYTES_MAX));
+    good = good && (record->abandoned_by == NULL || chxa_xid_valid(record->abandoned_by)) &&
+           record->heuristic >= CHXA_HEURISTIC_NONE && record->heuristic < CHXA_HEURISTIC_COUNT &&
+           is_discarded(record->discarded, record->n_discarded);
     if (!good)
         return CHXA_E_INVALID_RECORD;
     return record->meta ? is_json(record->meta) : 0;

@@ -16,7 +16,8 @@
 #define CHXA_URL_BYTES_MAX       2048u
 #define CHXA_OP_ID_BYTES_MAX     512u
 #define CHXA_META_BYTES_MAX      (256u << 10)
-#define CHXA_REASON_BYTES_MAX    8192u /* a longer one is cut when encoded */
+#define CHXA_REASON_BYTES_MAX    8192u  /* a longer one is cut when encoded */
+#define CHXA_DISCARDED_MAX       10000u /* ranges */
 #define CHXA_SCHEMA_BYTES_MAX    (16u << 20)
 #define CHXA_ROOT_BYTES_MAX      4096u
 #define CHXA_ROOTS_MAX           1024u

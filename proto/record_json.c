@@ -19,15 +19,54 @@
 
 /* ---- encoding ---- */
 
+static json_t *ranges_to_json(const struct chxa_record *record)
+{
+    json_t *ranges = json_array();
+    for (size_t i = 0; ranges && i < record->n_discarded; i++) {
+        const struct chxa_range *range = &record->discarded[i];
+        json_t *pair = json_pack("[I,I]", (json_int_t)range->first, (json_int_t)range->last);
+        if (!json_build_append(ranges, pair)) {
+            json_decref(ranges);
+            return NULL;
+        }
+    }
+    return ranges;
+}
+
+/* What most records have nothing of is left out. */
+static void put_operator(struct json_build *build, const struct chxa_record *record,
+                         const char *given_reason)
+{
+    json_build_text(build, "given_reason", given_reason, false);
+    json_build_text(build, "abandoned_by", record->abandoned_by, false);
+    json_build_text(build, "heuristic", chxa_heuristic_name(record->heuristic), false);
+    if (record->discarding)
+        json_build_bool(build, "discarding", true);
+    if (record->n_discarded)
+        json_build_put(build, "discarded", ranges_to_json(record));
+}
+
+/* What a person reads must not be able to stop a commit from being recorded: it is repaired and
+ * cut. *ret is NULL for NULL. */
+static int reason_copy(const char *reason, char **ret)
+{
+    *ret = NULL;
+    return reason ? chxa_text_repair(reason, CHXA_REASON_BYTES_MAX, ret) : 0;
+}
+
 int chxa_record_encode(const struct chxa_record *record, char **ret_text)
 {
     int code = chxa_record_check(record);
     if (code != 0)
         return code;
-    char *reason = NULL;
-    /* What a person reads must not be able to stop a commit from being recorded. */
-    if (record->reason && chxa_text_repair(record->reason, CHXA_REASON_BYTES_MAX, &reason) != 0)
-        return CHXA_E_NO_MEMORY;
+    char *reason = NULL, *given_reason = NULL;
+    code = reason_copy(record->reason, &reason);
+    if (code == 0)
+        code = reason_copy(record->given_reason, &given_reason);
+    if (code != 0) {
+        free(reason);
+        return code;
+    }
 
     struct json_build build;
     json_build_start(&build);
@@ -46,7 +85,9 @@ int chxa_record_encode(const struct chxa_record *record, char **ret_text)
     json_build_text(&build, "meta", record->meta, false);
     json_build_text(&build, "reason", reason, false);
     json_build_bool(&build, "blocked", record->blocked);
+    put_operator(&build, record, given_reason);
     free(reason);
+    free(given_reason);
 
     char *text;
     code = json_build_finish(&build, NULL, NULL, &text);
@@ -243,6 +284,49 @@ static int parse(const char *text, size_t text_bytes, size_t bytes_max, json_t *
     return 0;
 }
 
+static void read_discarded(struct reader *reader, struct chxa_record *record)
+{
+    const json_t *given = json_object_get(reader->object, "discarded");
+    if (reader->code != 0 || given == NULL || json_is_null(given))
+        return;
+    const json_t *array = read_array(reader, "discarded", CHXA_DISCARDED_MAX);
+    size_t count = json_array_size(array);
+    if (count == 0)
+        return;
+    record->discarded = calloc(count, sizeof *record->discarded);
+    if (record->discarded == NULL) {
+        fail(reader, CHXA_E_NO_MEMORY);
+        return;
+    }
+    record->n_discarded = count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(array, i);
+        const json_t *first = json_array_get(pair, 0), *last = json_array_get(pair, 1);
+        if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
+            json_integer_value(first) < 0 || json_integer_value(last) < 0) {
+            fail(reader, CHXA_E_INVALID_RECORD);
+            return;
+        }
+        record->discarded[i] = (struct chxa_range){(uint64_t)json_integer_value(first),
+                                                   (uint64_t)json_integer_value(last)};
+    }
+}
+
+static void read_operator(struct reader *reader, struct chxa_record *record)
+{
+    char *heuristic = NULL;
+    read_text(reader, "given_reason", false, &record->given_reason);
+    read_text(reader, "abandoned_by", false, &record->abandoned_by);
+    read_text(reader, "heuristic", false, &heuristic);
+    if (heuristic)
+        record->heuristic = chxa_heuristic_from_name(heuristic);
+    free(heuristic);
+    const json_t *discarding = json_object_get(reader->object, "discarding");
+    if (discarding && !json_is_null(discarding))
+        read_bool(reader, "discarding", &record->discarding);
+    read_discarded(reader, record);
+}
+
 int chxa_record_decode(const char *text, size_t text_bytes, struct chxa_record *ret_record)
 {
     json_t *object;
@@ -267,6 +351,7 @@ int chxa_record_decode(const char *text, size_t text_bytes, struct chxa_record *
     read_text(&reader, "meta", false, &record.meta);
     read_text(&reader, "reason", false, &record.reason);
     read_bool(&reader, "blocked", &record.blocked);
+    read_operator(&reader, &record);
     json_decref(object);
 
     code = reader.code;

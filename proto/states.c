@@ -34,3 +34,19 @@ enum chxa_state chxa_state_from_name(const char *text)
             return (enum chxa_state)i;
     return CHXA_STATE_COUNT;
 }
+
+static const char *const heuristic_names[CHXA_HEURISTIC_COUNT] = {NULL, "rolled_back", "mixed",
+                                                                  "hazard"};
+
+const char *chxa_heuristic_name(enum chxa_heuristic heuristic)
+{
+    return heuristic_names[heuristic];
+}
+
+enum chxa_heuristic chxa_heuristic_from_name(const char *text)
+{
+    for (int i = CHXA_HEURISTIC_NONE + 1; i < CHXA_HEURISTIC_COUNT; i++)
+        if (strcmp(heuristic_names[i], text) == 0)
+            return (enum chxa_heuristic)i;
+    return CHXA_HEURISTIC_COUNT;
+}

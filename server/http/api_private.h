@@ -45,6 +45,22 @@ json_t *api_error_json(const struct error *error, const struct chxa_record *reco
  * freed). */
 bool api_param_number(struct api_call *call, const char *name, uint64_t min, uint64_t max,
                       uint64_t *ret);
+/* What comes with a request that ends a transaction: {"reason": …} in the body, or the parameter of
+ * that name (the body's wins), and the action, where there is a choice. */
+#define API_ORDER_BODY_MAX   16384u
+#define API_REASON_BYTES_MAX 1024u
+struct api_order {
+    json_t *body;       /* the strings below may point into it */
+    const char *reason; /* 1-1024 bytes, or NULL */
+    const char *action; /* one of the actions, or NULL */
+};
+/* code, text, len: as http_request_collect gave them; no body at all is fine. actions: those that
+ * "action" may name, NULL-terminated; NULL: there is no such field. False: answered (call freed).
+ * True: api_order_clear it after the strings' last use. */
+bool api_order_read(struct api_call *call, int code, const char *text, size_t len,
+                    const char *const *actions, struct api_order *ret_order);
+void api_order_clear(struct api_order *order);
+
 /* False (answered) when a parameter has a name that is not in the NULL-terminated list: a typing
  * error must not be taken for a default. */
 bool api_params_known(struct api_call *call, const char *const *names);

@@ -109,14 +109,14 @@ void api_begin(struct api_call *call)
 
 /* ---- prepare, commit, rollback ---- */
 
-static void finish(struct api_call *call, enum txn_event event)
+static void finish(struct api_call *call, enum txn_event event, const char *reason)
 {
-    static const char *const known[] = {"wait_ms", "sink", NULL};
+    static const char *const known[] = {"wait_ms", "sink", "reason", NULL};
     uint64_t wait_ms = call->api->wait_ms_default;
     if (!api_params_known(call, known) || !api_param_sink(call) ||
         !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
         return;
-    coord_finish(call->api->coord, call->xid, event, wait_ms, answered, call);
+    coord_finish(call->api->coord, call->xid, event, reason, wait_ms, answered, call);
 }
 
 static void prepare_body_read(struct http_request *request, void *arg, int code, const char *text,
@@ -159,14 +159,38 @@ void api_prepare(struct api_call *call)
                          call);
 }
 
+static void finish_with_body(struct api_call *call, enum txn_event event, int code,
+                             const char *text, size_t len)
+{
+    struct api_order order;
+    if (!api_order_read(call, code, text, len, NULL, &order))
+        return;
+    finish(call, event, order.reason);
+    api_order_clear(&order);
+}
+
+static void commit_body_read(struct http_request *request, void *arg, int code, const char *text,
+                             size_t len)
+{
+    (void)request;
+    finish_with_body(arg, TXN_COMMIT, code, text, len);
+}
+
 void api_commit(struct api_call *call)
 {
-    finish(call, TXN_COMMIT);
+    http_request_collect(call->request, API_ORDER_BODY_MAX, commit_body_read, call);
+}
+
+static void rollback_body_read(struct http_request *request, void *arg, int code, const char *text,
+                               size_t len)
+{
+    (void)request;
+    finish_with_body(arg, TXN_ROLLBACK, code, text, len);
 }
 
 void api_rollback(struct api_call *call)
 {
-    finish(call, TXN_ROLLBACK);
+    http_request_collect(call->request, API_ORDER_BODY_MAX, rollback_body_read, call);
 }
 
 /* ---- get, forget ---- */

@@ -313,6 +313,7 @@ static void state_stored(void *arg, const struct store_result *result)
         mem_replace(&now->owner_url, next->owner_url);
         mem_replace(&now->reason, next->reason);
         mem_replace(&now->meta, next->meta);
+        mem_replace(&now->given_reason, next->given_reason);
         if (now->state != next->state) {
             txn_set_state(txn, next->state);
             txn_pump(txn); /* who waited for the decision may now be answered */
@@ -350,6 +351,10 @@ void txn_store_state(struct op *op, enum chxa_state state, const char *reason, b
     mem_replace(&record->reason, reason);
     if (state == CHXA_PREPARED && txn->new_meta)
         mem_replace(&record->meta, txn->new_meta);
+    bool decides =
+        txn->record.state != state && (state == CHXA_COMMITTING || state == CHXA_ABORTING);
+    if (decides && txn->given_reason)
+        mem_replace(&record->given_reason, txn->given_reason);
     free(record->op_id);
     record->op_id = coord_op_id(coord);
     /* What was prepared is its client's promise, and is kept whoever the writer is now. */

@@ -222,7 +222,7 @@ static void finish_one(struct sink_end *end)
 {
     struct sink_recover *recover = end->recover;
     uint64_t now_ms = clock_monotonic_ms();
-    coord_finish(recover->op.coord, end->txn.xid, end->txn.event,
+    coord_finish(recover->op.coord, end->txn.xid, end->txn.event, NULL,
                  recover->deadline_ms > now_ms ? recover->deadline_ms - now_ms : 0, ended, end);
 }
 

@@ -85,6 +85,7 @@ void txn_free(struct txn *txn)
     chxa_record_clear(&txn->record);
     free(txn->note);
     free(txn->new_meta);
+    free(txn->given_reason);
     free(txn);
 }
 
@@ -224,6 +225,7 @@ static void waiter_closed(uv_handle_t *handle)
     struct waiter *waiter = handle->data;
     free(waiter->sink);
     free(waiter->meta);
+    free(waiter->given_reason);
     free(waiter);
 }
 
@@ -298,6 +300,7 @@ static void start_operation(struct waiter *waiter)
 {
     struct txn *txn = waiter->txn;
     waiter->started = true;
+    mem_replace(&txn->given_reason, waiter->given_reason);
     switch (waiter->event) {
     case TXN_BEGIN:
         if (txn->coord->n_txns > txn->coord->config.transactions_max) {
@@ -582,10 +585,11 @@ void coord_begin(struct coord *coord, const char *xid, const struct coord_begin 
         txn->loaded = true;
 }
 
-void coord_finish(struct coord *coord, const char *xid, enum txn_event event, uint64_t wait_ms,
-                  coord_cb *done, void *arg)
+void coord_finish(struct coord *coord, const char *xid, enum txn_event event, const char *reason,
+                  uint64_t wait_ms, coord_cb *done, void *arg)
 {
     struct waiter *waiter = waiter_add(coord, xid, event, done, arg);
+    waiter->given_reason = mem_strdup(reason);
     waiter->txn->touched_ms = clock_monotonic_ms();
     uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
 }
@@ -619,6 +623,7 @@ void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int c
     txn->touched_ms = clock_monotonic_ms();
     txn_note(txn, NULL);
     mem_replace(&txn->new_meta, NULL);
+    mem_replace(&txn->given_reason, NULL);
     if (code) {
         log_warn("operation failed", "xid=%s op=%s step=%s state=%s code=%s error=\"%s\"",
                  txn_xid(txn), op->kind->name, op->kind->steps[op->at].name,

@@ -34,6 +34,7 @@ struct waiter {
     int64_t timeout_ms;
     uint64_t sink_epoch;
     char *sink;
+    char *given_reason; /* commit, rollback; or NULL */
 };
 
 /* A target as first seen by this transaction in this process. */
@@ -53,9 +54,11 @@ struct txn {
     struct error load_error;
     struct op *op; /* the exclusive operation, or NULL */
     size_t writes_in_flight;
-    char *note; /* what the running operation waits for; shown as the reason, not stored */
     char *
         new_meta; /* from the request that the running prepare began with: recorded with its promise; or NULL */
+    char *note;          /* what the running operation waits for; shown as the reason, not stored */
+    char *given_reason;  /* of the request that the running operation began with: recorded with its
+                            decision */
     uint64_t last_seq;   /* of a write */
     uint64_t touched_ms; /* monotonic: last request or end of a write */
     uint64_t expires_ms; /* monotonic: end of the total time-out, once the record is known; see

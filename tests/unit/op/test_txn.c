@@ -274,9 +274,9 @@ START_TEST(not_waited_for_but_done)
     answer(STORE_OP_CREATE, 0);
     turn();
     ck_answered(&begun, 0);
-    coord_finish(coord, "x", TXN_PREPARE, 60000, answered, &prepared);
+    coord_finish(coord, "x", TXN_PREPARE, NULL, 60000, answered, &prepared);
     run_until_held(1);
-    coord_finish(coord, "x", TXN_COMMIT, 0, answered, &committed);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 0, answered, &committed);
     turn();
     ck_answered(&committed, 0);
     ck_assert(committed.pending);
@@ -314,7 +314,7 @@ START_TEST(not_refreshed_beside_an_operation)
 {
     begin_x();
     struct asked committed = {0}, read = {0};
-    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 60000, answered, &committed);
     run_until_held(1);
     ck_assert(!txn_refresh(txn_find(coord, "x"), refreshed, &read));
     answer(STORE_OP_CAS, 0); /* Committing */
@@ -334,7 +334,7 @@ START_TEST(nothing_begins_while_refreshed)
     begin_x();
     struct asked committed = {0}, read = {0};
     ck_assert(txn_refresh(txn_find(coord, "x"), refreshed, &read));
-    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 60000, answered, &committed);
     run_until_held(1);
     turn();
     ck_assert(!txn_refresh(txn_find(coord, "x"), refreshed, &read));
@@ -370,7 +370,7 @@ START_TEST(behind_a_begin_that_failed)
 {
     struct asked begun = {0}, committed = {0};
     coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
-    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 60000, answered, &committed);
     run_until_held(1);
     answer(STORE_OP_CREATE, CHXA_E_FENCED);
     run_until_held(1);
@@ -387,7 +387,7 @@ START_TEST(behind_a_begin_that_was_too_many)
     struct asked begun = {0}, committed = {0};
     coord->config.transactions_max = 0;
     coord_begin(coord, "x", &(struct coord_begin){0}, answered, &begun);
-    coord_finish(coord, "x", TXN_COMMIT, 60000, answered, &committed);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 60000, answered, &committed);
     run_until_held(1);
     ck_answered(&begun, CHXA_E_BUSY);
     ck_assert_int_eq(committed.answers, 0);
@@ -502,7 +502,7 @@ START_TEST(prepared_has_no_timer)
 {
     begin(1000);
     struct asked prepared = {0};
-    coord_finish(coord, "x", TXN_PREPARE, 60000, answered, &prepared);
+    coord_finish(coord, "x", TXN_PREPARE, NULL, 60000, answered, &prepared);
     run_until_held(1);
     answer(STORE_OP_CAS, 0);
     turn();

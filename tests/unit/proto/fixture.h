@@ -32,7 +32,15 @@ static inline struct chxa_record fixture_record(void)
         .meta = strdup("{\"offset\": 18446744073709551615, \"rate\": 0.10, \"nul\": \"\\u0000\"}"),
         .reason = strdup("because \"quoted\" \\ \n\t\x01 \xf0\x9f\x98\x80"),
         .blocked = true,
+        .given_reason = strdup("ticket 4711: \xe2\x82\xac"),
+        .abandoned_by = strdup("n2"),
+        .discarding = true,
+        .heuristic = CHXA_HEURISTIC_MIXED,
+        .discarded = calloc(2, sizeof(struct chxa_range)),
+        .n_discarded = 2,
     };
+    record.discarded[0] = (struct chxa_range){1000000000000001u, 1000000000000001u};
+    record.discarded[1] = (struct chxa_range){1000000000000003u, INT64_MAX};
     return record;
 }
 

@@ -29,6 +29,15 @@ static void same_record(const struct chxa_record *a, const struct chxa_record *b
     ck_assert_pstr_eq(a->meta, b->meta);
     ck_assert_pstr_eq(a->reason, b->reason);
     ck_assert_int_eq(a->blocked, b->blocked);
+    ck_assert_pstr_eq(a->given_reason, b->given_reason);
+    ck_assert_pstr_eq(a->abandoned_by, b->abandoned_by);
+    ck_assert_int_eq(a->discarding, b->discarding);
+    ck_assert_int_eq(a->heuristic, b->heuristic);
+    ck_assert_uint_eq(a->n_discarded, b->n_discarded);
+    for (size_t i = 0; i < a->n_discarded; i++) {
+        ck_assert_uint_eq(a->discarded[i].first, b->discarded[i].first);
+        ck_assert_uint_eq(a->discarded[i].last, b->discarded[i].last);
+    }
 }
 
 static void same_write(const struct chxa_write *a, const struct chxa_write *b)
@@ -411,14 +420,57 @@ START_TEST(decode_refuses_each_spoiled_record_field)
 {
     char *text = text_of_record();
     json_t *top = json_loads(text, 0, NULL);
-    ck_assert_uint_eq(json_object_size(top), 15);
-    spoil_each(top, top, try_record, " sink meta reason ");
+    ck_assert_uint_eq(json_object_size(top), 20);
+    spoil_each(top, top, try_record,
+               " sink meta reason given_reason abandoned_by heuristic discarding discarded ");
     json_object_set_new(top, "added_later", json_string("x")); /* a newer node's field */
     ck_assert_int_eq(try_json(try_record, top), 0);
     json_object_set_new(top, "format", json_integer(2));
     ck_assert_int_eq(try_json(try_record, top), CHXA_E_INVALID_RECORD);
     json_decref(top);
     free(text);
+}
+END_TEST
+
+START_TEST(decode_refuses_spoiled_ranges)
+{
+    static const char *const bad[] = {"[1]",      "[[1]]",       "[[1,2,3]]",       "[[0,1]]",
+                                      "[[2,1]]",  "[[1,\"2\"]]", "[[1,5],[5,6]]",   "[[5,6],[1,2]]",
+                                      "[[-1,2]]", "[[1,1.5]]",   "[[1,2],[3,null]]"};
+    char *text = text_of_record();
+    json_t *top = json_loads(text, 0, NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        json_object_set_new(top, "discarded", json_loads(bad[i], 0, NULL));
+        ck_assert_msg(try_json(try_record, top) == CHXA_E_INVALID_RECORD, "%s", bad[i]);
+    }
+    json_decref(top);
+    free(text);
+}
+END_TEST
+
+START_TEST(discarded_parts_are_those_and_no_others)
+{
+    struct chxa_part parts[] = {{.number = 10}, {.number = 11}, {.number = 14},
+                                {.number = 20}, {.number = 21}, {.number = 30}};
+    struct chxa_write writes[] = {{.parts = parts, .n_parts = 2},
+                                  {.parts = parts + 2, .n_parts = 4}};
+    struct chxa_record record = {.writes = writes, .n_writes = 2};
+    for (unsigned mask = 0; mask < 64; mask++) {
+        uint64_t numbers[6];
+        size_t n = 0;
+        for (size_t i = 6; i-- > 0;)
+            if (mask & 1u << i)
+                numbers[n++] = parts[i].number;
+        ck_assert_int_eq(chxa_record_set_discarded(&record, numbers, n), 0);
+        for (size_t i = 0; i < 6; i++)
+            ck_assert_int_eq(chxa_record_discards(&record, parts[i].number), (mask >> i) & 1u);
+        ck_assert(!chxa_record_discards(&record, 9) && !chxa_record_discards(&record, 31));
+        ck_assert_uint_le(record.n_discarded, 3);
+    }
+    uint64_t ends[] = {30, 10, 11, 14, 20, 21};
+    ck_assert_int_eq(chxa_record_set_discarded(&record, ends, 6), 0);
+    ck_assert_uint_eq(record.n_discarded, 1); /* nothing of its own in between */
+    free(record.discarded);
 }
 END_TEST
 
@@ -623,6 +675,8 @@ static Suite *suite(void)
     tcase_add_test(t, write_without_rows_round_trip);
     tcase_add_test(t, record_copy_leaves_writes_out);
     tcase_add_test(t, reason_is_repaired_never_refused);
+    tcase_add_test(t, decode_refuses_spoiled_ranges);
+    tcase_add_test(t, discarded_parts_are_those_and_no_others);
     tcase_add_test(t, clear_takes_zeroed_and_null);
     tcase_add_test(t, xid_rule);
     tcase_add_test(t, state_names);
