@@ -261,7 +261,7 @@ static void op_deliver(struct store_mail *mail)
         [STORE_OP_ADD_WRITE] = "add_write",   [STORE_OP_GET] = "get",
         [STORE_OP_REMOVE] = "remove",         [STORE_OP_LIST] = "list",
         [STORE_OP_NODES] = "nodes",           [STORE_OP_SINK_GET] = "sink_get",
-        [STORE_OP_SINK_RAISE] = "sink_raise",
+        [STORE_OP_SINK_RAISE] = "sink_raise", [STORE_OP_ABANDON] = "abandon",
     };
     struct store_op *op = (struct store_op *)mail;
     assert(op->store->n_ops > 0);
@@ -407,6 +407,20 @@ void store_cas(struct store *store, const struct chxa_record *record,
     op_take_checkpoint(op, record);
     if (code == 0)
         code = op_take_fence(op, fence);
+    op_start(op, code);
+}
+
+void store_abandon(struct store *store, const struct chxa_record *record, store_result_cb *done,
+                   void *arg)
+{
+    int code;
+    struct store_op *op = op_new_for(store, STORE_OP_ABANDON, record->xid, done, arg, &code);
+    op->version = record->version;
+    if (code == 0)
+        code = op_take_record(op, record);
+    op_take_checkpoint(op, record);
+    if (code == 0 && store_state_unfinished(op->state))
+        code = CHXA_E_INVALID_RECORD;
     op_start(op, code);
 }
 

@@ -14,6 +14,7 @@
  *   CHXA_E_TXN_NOT_FOUND     known, not done: no such record
  *   CHXA_E_FENCED            known, not done: the sink has a newer epoch. When a change fails for
  *                            two reasons, either may be told
+ *   CHXA_E_OWNER_ALIVE       known, not done: the owner's lock is held (abandon)
  *   CHXA_E_STORE_UNAVAILABLE known, not done: not connected, the node lock is not held, or the
  *                            queue is full
  *   CHXA_E_STORE_UNKNOWN     UNKNOWN: connection loss or time-out between request and answer. Never
@@ -119,6 +120,13 @@ void store_create(struct store *store, const struct chxa_record *record, store_r
  * newer epoch, or of the same and begun later, is there. */
 void store_cas(struct store *store, const struct chxa_record *record,
                const struct store_fence *fence, store_result_cb *done, void *arg);
+
+/* Ends a transaction of a node that is gone: replaces the record, like store_cas, by a finished one;
+ * in the same atomic step it proves that nobody holds the owner's lock, and raises the owner's
+ * epoch, so that an owner that only slept changes nothing when it wakes. OWNER_ALIVE, also when the
+ * owner is this node itself. */
+void store_abandon(struct store *store, const struct chxa_record *record, store_result_cb *done,
+                   void *arg);
 
 /* Appends one write (keyed by write->seq) if the record's version still is `version`; the version
  * stays. CONFLICT when that seq exists already or the version moved. A large one becomes several

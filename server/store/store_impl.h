@@ -42,6 +42,7 @@ enum store_op_kind {
     STORE_OP_NODES,
     STORE_OP_SINK_GET,
     STORE_OP_SINK_RAISE,
+    STORE_OP_ABANDON,
 };
 
 /* One request. An implementation may use next; it fills the ret_ fields before store_op_finish. */

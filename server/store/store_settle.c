@@ -33,7 +33,7 @@ struct store_settle {
     enum store_op_kind kind;
     char *xid;
     int64_t version;
-    struct chxa_record record; /* create, cas */
+    struct chxa_record record; /* create, cas, abandon */
     struct chxa_write write;   /* add_write */
     char *sink;                /* cas, add_write: fenced by it, or NULL; sink_raise */
     uint64_t sink_epoch;
@@ -172,6 +172,7 @@ static void compare(struct store_settle *settle, const struct store_result *resu
         deliver(settle, op_is_ours ? 0 : CHXA_E_STORE_CONFLICT, result);
         return;
     case STORE_OP_CAS:
+    case STORE_OP_ABANDON:
         if (op_is_ours)
             deliver(settle, 0, result);
         else if (moved && settle->sent && result->version > settle->version + 1)
@@ -273,6 +274,9 @@ static void attempt(struct store_settle *settle)
     case STORE_OP_CAS:
         store_cas(store, &settle->record, fenced, attempt_done, settle);
         break;
+    case STORE_OP_ABANDON:
+        store_abandon(store, &settle->record, attempt_done, settle);
+        break;
     case STORE_OP_ADD_WRITE:
         store_add_write(store, settle->xid, settle->version, fenced, &settle->write, attempt_done,
                         settle);
@@ -342,6 +346,12 @@ void store_settle_cas(struct store *store, const struct chxa_record *record,
                       void *arg)
 {
     settle_record(store, STORE_OP_CAS, record, fence, deadline_ms, done, arg);
+}
+
+void store_settle_abandon(struct store *store, const struct chxa_record *record,
+                          uint64_t deadline_ms, store_result_cb *done, void *arg)
+{
+    settle_record(store, STORE_OP_ABANDON, record, NULL, deadline_ms, done, arg);
 }
 
 void store_settle_add_write(struct store *store, const char *xid, int64_t version,

@@ -18,6 +18,9 @@ void store_settle_create(struct store *store, const struct chxa_record *record,
 void store_settle_cas(struct store *store, const struct chxa_record *record,
                       const struct store_fence *fence, uint64_t deadline_ms, store_result_cb *done,
                       void *arg);
+/* Like cas. OWNER_ALIVE is known: what was lost before was read back and not found. */
+void store_settle_abandon(struct store *store, const struct chxa_record *record,
+                          uint64_t deadline_ms, store_result_cb *done, void *arg);
 void store_settle_add_write(struct store *store, const char *xid, int64_t version,
                             const struct store_fence *fence, const struct chxa_write *write,
                             uint64_t deadline_ms, store_result_cb *done, void *arg);

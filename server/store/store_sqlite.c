@@ -40,6 +40,7 @@ enum sqlite_stmt_id {
     STMT_ROLLBACK,
     STMT_EPOCH,
     STMT_EPOCH_BUMP,
+    STMT_EPOCH_RAISE,
     STMT_RECORD,
     STMT_WRITES,
     STMT_CREATE,
@@ -65,6 +66,7 @@ static const char *const sqlite_sql[STMT_COUNT] = {
     [STMT_EPOCH] = "SELECT epoch FROM nodes WHERE name = ?1",
     [STMT_EPOCH_BUMP] = "INSERT INTO nodes (name, url, epoch) VALUES (?1, ?2, 1) "
                         "ON CONFLICT (name) DO UPDATE SET url = ?2, epoch = epoch + 1",
+    [STMT_EPOCH_RAISE] = "UPDATE nodes SET epoch = epoch + 1 WHERE name = ?1",
     [STMT_RECORD] = "SELECT version, record FROM txns WHERE xid = ?1",
     [STMT_WRITES] = "SELECT body FROM writes WHERE xid = ?1 ORDER BY seq",
     [STMT_CREATE] = "INSERT INTO txns (xid, version, unfinished, owner, record) "
@@ -441,19 +443,37 @@ static int apply_nodes(struct sqlite_store *store, struct store_op *op)
     return rc == SQLITE_DONE ? 0 : SQL_FAILED;
 }
 
+/* An owner that starts meanwhile takes its epoch behind this transaction, and reads what it left. */
+static int change_abandon(struct sqlite_store *store, struct store_op *op)
+{
+    if (node_is_live(store, op->owner))
+        return CHXA_E_OWNER_ALIVE;
+    int code = change_cas(store, op);
+    if (code)
+        return code;
+    sqlite3_stmt *stmt = stmt_use(store, STMT_EPOCH_RAISE);
+    bind_text(stmt, 1, op->owner);
+    return stmt_run(stmt) == SQLITE_OK ? 0 : SQL_FAILED;
+}
+
+static int apply_abandon(struct sqlite_store *store, struct store_op *op)
+{
+    return with_sink(store, op, change_abandon);
+}
+
 static int (*const apply_table[])(struct sqlite_store *, struct store_op *) = {
     [STORE_OP_CREATE] = apply_create,         [STORE_OP_CAS] = apply_cas,
     [STORE_OP_ADD_WRITE] = apply_add_write,   [STORE_OP_GET] = apply_get,
     [STORE_OP_REMOVE] = apply_remove,         [STORE_OP_LIST] = apply_list,
     [STORE_OP_NODES] = apply_nodes,           [STORE_OP_SINK_GET] = apply_sink_get,
-    [STORE_OP_SINK_RAISE] = apply_sink_raise,
+    [STORE_OP_SINK_RAISE] = apply_sink_raise, [STORE_OP_ABANDON] = apply_abandon,
 };
 
 static bool op_is_change(const struct store_op *op)
 {
     return op->kind == STORE_OP_CREATE || op->kind == STORE_OP_CAS ||
            op->kind == STORE_OP_ADD_WRITE || op->kind == STORE_OP_REMOVE ||
-           op->kind == STORE_OP_SINK_RAISE;
+           op->kind == STORE_OP_SINK_RAISE || op->kind == STORE_OP_ABANDON;
 }
 
 /* ---- the node's lock and epoch (writer thread) ---- */

@@ -5,7 +5,7 @@
  *
  *   store_zookeeper.c         session, node lock and epoch, close
  *   store_zookeeper_call.c    one asynchronous call of the library, and runs (a request of ours)
- *   store_zookeeper_change.c  create, cas, add_write, remove
+ *   store_zookeeper_change.c  create, cas, abandon, add_write, remove
  *   store_zookeeper_read.c    get, list, nodes
  *   store_zookeeper_sink.c    a change's sink, sink_get
  *
@@ -178,6 +178,9 @@ struct zk_run {
     size_t piece;
     size_t n_pieces;
 
+    char *owner_url;     /* abandon: what stands in the owner's epoch entry, and its version */
+    int32_t owner_epoch; /* … -1: there is none */
+
     int sink_op; /* the sink's operation in the multi; 0: none */
     void (*sink_then)(struct zk_run *run);
     TAILQ_ENTRY(zk_run) sink_link; /* while it waits for a sink */
@@ -200,6 +203,7 @@ void zk_run_release(struct zk_run *run);
 
 void zk_create(struct zk_run *run);
 void zk_cas(struct zk_run *run);
+void zk_abandon(struct zk_run *run);
 void zk_add_write(struct zk_run *run);
 void zk_remove(struct zk_run *run);
 void zk_get(struct zk_run *run);

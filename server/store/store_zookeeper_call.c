@@ -26,6 +26,7 @@ void zk_run_release(struct zk_run *run)
         return;
     zk_get_free(run->get);
     zk_list_free(run->list);
+    free(run->owner_url);
     free(run);
 }
 
@@ -375,7 +376,7 @@ static void (*const run_table[])(struct zk_run *) = {
     [STORE_OP_ADD_WRITE] = zk_add_write,   [STORE_OP_GET] = zk_get,
     [STORE_OP_REMOVE] = zk_remove,         [STORE_OP_LIST] = zk_list,
     [STORE_OP_NODES] = zk_nodes,           [STORE_OP_SINK_GET] = zk_sink_get,
-    [STORE_OP_SINK_RAISE] = zk_sink_raise,
+    [STORE_OP_SINK_RAISE] = zk_sink_raise, [STORE_OP_ABANDON] = zk_abandon,
 };
 
 void zk_run_start(struct zk_store *zk, struct store_op *op)

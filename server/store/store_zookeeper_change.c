@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Changes in ZooKeeper: create, cas, add_write, remove, sink_raise. Each is decided by one multi,
+ * Changes in ZooKeeper: create, cas, abandon, add_write, remove, sink_raise. Each is decided by one multi,
  * whose operation 0 checks our epoch. A multi that was refused tells which operation failed; what
  * that means is in the _sent functions. A refusal for the index's sake (it is kept as the multi
  * goes, and the record's former state is not known here) is answered by the same multi with another
@@ -213,6 +213,83 @@ void zk_cas(struct zk_run *run)
                  version_of(op->version));
     multi_add_index(run, multi, op->owner);
     multi_send_with_sink(run, multi, cas_sent);
+}
+
+/* ---- abandon ----
+ * A cas that besides makes the owner's lock and removes it again, which proves that nobody holds
+ * it, and sets the owner's epoch entry, which raises its epoch. */
+
+#define OP_LOCK          2
+#define OP_OWNER_EPOCH   4
+#define OP_ABANDON_INDEX 5
+
+static void abandon_again(struct zk_run *run)
+{
+    if (!zk_run_gives_up(run))
+        zk_abandon(run);
+}
+
+static void abandon_sent(struct zk_call *call)
+{
+    struct zk_run *run = call->run;
+    if (multi_ended(run, call))
+        return;
+    if (call->rc == ZOK) {
+        run->op->ret_version = run->op->version + 1;
+        zk_run_finish(run, 0);
+    } else if (call->failed == OP_LOCK && call->rc == ZNODEEXISTS) {
+        zk_run_finish(run, CHXA_E_OWNER_ALIVE);
+    } else if (call->failed == OP_OWNER_EPOCH) {
+        abandon_again(run); /* it moved since it was read */
+    } else if (call->failed == OP_ABANDON_INDEX && run->index == ZK_INDEX_DELETE &&
+               call->rc == ZNONODE) {
+        run->index = ZK_INDEX_CHECK; /* stands for: there is none */
+        abandon_again(run);
+    } else {
+        zk_run_finish(run, record_code(call->rc));
+    }
+}
+
+static void abandon_send(struct zk_run *run)
+{
+    struct store_op *op = run->op;
+    struct zk_store *zk = run->zk;
+    if (!zk_sink_ready(run, abandon_send))
+        return;
+    struct zk_multi *multi = multi_new(run);
+    zk_multi_set(multi, zk_path_txn(zk, op->xid), op->text, op->text_bytes,
+                 version_of(op->version));
+    zk_multi_create(multi, zk_path(zk, "nodes", op->owner), "{}", 2, ZOO_EPHEMERAL);
+    zk_multi_delete(multi, zk_path(zk, "nodes", op->owner), -1);
+    char *epoch = zk_path(zk, "epochs", op->owner);
+    if (run->owner_epoch < 0)
+        zk_multi_create(multi, epoch, "", 0, ZOO_PERSISTENT);
+    else
+        zk_multi_set(multi, epoch, run->owner_url, strlen(run->owner_url), run->owner_epoch);
+    if (run->index == ZK_INDEX_DELETE)
+        multi_add_index(run, multi, op->owner);
+    multi_send_with_sink(run, multi, abandon_sent);
+}
+
+static void abandon_epoch_read(struct zk_call *call)
+{
+    struct zk_run *run = call->run;
+    if (call->rc != ZOK && call->rc != ZNONODE) {
+        zk_run_finish(run, CHXA_E_STORE_UNAVAILABLE);
+        return;
+    }
+    run->owner_epoch = call->rc == ZOK ? call->version : -1;
+    mem_replace(&run->owner_url, call->rc == ZOK ? call->data : NULL);
+    abandon_send(run);
+}
+
+void zk_abandon(struct zk_run *run)
+{
+    if (run->index == ZK_INDEX_NONE)
+        run->index = ZK_INDEX_DELETE;
+    char *path = zk_path(run->zk, "epochs", run->op->owner);
+    zk_call_get(zk_call_new(run->zk, run, abandon_epoch_read), path);
+    free(path);
 }
 
 /* ---- add_write ----

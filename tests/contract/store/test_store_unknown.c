@@ -6,7 +6,7 @@
  */
 #include "contract/store/proxy_lab.h"
 
-enum change { CREATE, CAS, ADD_WRITE, REMOVE, N_CHANGES };
+enum change { CREATE, CAS, ADD_WRITE, REMOVE, ABANDON, N_CHANGES };
 enum loss { BEHIND, BEFORE, N_LOSSES };
 
 struct scene {
@@ -24,7 +24,7 @@ static void scene_open(struct scene *scene, enum change change)
     proxy_open(&scene->proxy, lab_zookeeper());
     lab_open(&scene->lab, LAB_ZOOKEEPER, scene->proxy.address);
     scene->node = lab_node(&scene->lab, "n1");
-    scene->record = lab_record("x", "n1");
+    scene->record = lab_record("x", change == ABANDON ? "n2" : "n1");
     scene->write = lab_write(1, 1);
     if (change != CREATE)
         ck_assert_int_eq(lab_create(&scene->lab, scene->node, &scene->record), 0);
@@ -46,7 +46,13 @@ static void start(struct scene *scene, enum change change, uint64_t settle_ms)
     struct lab_answer *answer = &scene->answer;
     if (change == CAS)
         lab_record_set(&scene->record, CHXA_PREPARED, "op-ours");
-    if (settle_ms == 0 && change == CREATE)
+    if (change == ABANDON)
+        lab_record_set(&scene->record, CHXA_ABORTED, "op-ours");
+    if (settle_ms == 0 && change == ABANDON)
+        store_abandon(store, &scene->record, lab_answered, answer);
+    else if (change == ABANDON)
+        store_settle_abandon(store, &scene->record, deadline_ms, lab_answered, answer);
+    else if (settle_ms == 0 && change == CREATE)
         store_create(store, &scene->record, lab_answered, answer);
     else if (settle_ms == 0 && change == CAS)
         store_cas(store, &scene->record, NULL, lab_answered, answer);
@@ -89,6 +95,7 @@ static bool was_made(struct scene *scene, enum change change)
         made = answer.code == 0;
         break;
     case CAS:
+    case ABANDON:
         made = answer.version == 1 && strcmp(answer.record.op_id, "op-ours") == 0;
         break;
     case ADD_WRITE:
@@ -137,7 +144,7 @@ START_TEST(lost_answers_are_settled)
     proxy_do(&scene.proxy, "cut");
     lab_wait(&scene.lab, &scene.answer.done);
     ck_assert_int_eq(scene.answer.code, 0);
-    if (change == CAS)
+    if (change == CAS || change == ABANDON)
         ck_assert_int_eq(scene.answer.version, 1);
     ck_assert(was_made(&scene, change));
     scene_close(&scene);
