@@ -167,6 +167,20 @@ static void conn_write_progress(struct http_conn *conn)
     conn_timer_update(conn);
 }
 
+/* True (and the request is gone) when the answer is given whole and written. */
+static bool conn_answered(struct http_conn *conn)
+{
+    struct http_request *request = conn->request;
+    if (conn->writes || (request && (!request->replied || request->piecewise)))
+        return false;
+    conn->request = NULL;
+    if (request)
+        request_free(request);
+    if (conn->state == CONN_WAIT || conn->close_after)
+        conn_next(conn);
+    return true;
+}
+
 static void conn_written(uv_write_t *req, int status)
 {
     struct conn_out *out = (struct conn_out *)req->data;
@@ -180,15 +194,9 @@ static void conn_written(uv_write_t *req, int status)
         return;
     }
     conn_write_progress(conn);
-    struct http_request *request = conn->request;
-    if (conn->writes || (request && !request->replied))
-        return;
-    conn->request = NULL;
-    if (request)
-        request_free(request);
-    if (conn->state == CONN_WAIT || conn->close_after)
-        conn_next(conn);
-    if (conn->state != CONN_CLOSED)
+    if (conn->request && conn->request->piecewise)
+        request_drained(conn->request);
+    if (conn_answered(conn) && conn->state != CONN_CLOSED)
         conn_advance(conn);
 }
 
@@ -258,6 +266,18 @@ void conn_replied(struct http_conn *conn)
         conn_set_state(conn, conn->body.done || conn->close_after ? CONN_WAIT : CONN_DRAIN);
         conn_kick(conn);
     }
+}
+
+size_t conn_write_waiting(const struct http_conn *conn)
+{
+    return uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+}
+
+void conn_reply_over(struct http_conn *conn, bool whole)
+{
+    if (!whole)
+        conn->failed = true;
+    conn_kick(conn);
 }
 
 /* ---- the end of a connection ---- */
@@ -452,6 +472,11 @@ static void conn_advance(struct http_conn *conn)
         conn_close(conn);
         return;
     }
+    /* a piecewise reply whose last piece had been written before its end was said */
+    if (conn->request && conn->request->replied)
+        conn_answered(conn);
+    if (conn->state == CONN_CLOSED)
+        return;
     conn_body_progress(conn);
     while (conn->rest.len > conn->rest_at && !conn->kicked) {
         size_t used =

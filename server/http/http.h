@@ -127,10 +127,26 @@ struct http_header {
  * except in on_close. */
 void http_request_reply(struct http_request *request, int status, const struct http_header *headers,
                         size_t n_headers, const char *content_type, const void *body, size_t len);
+/*
+ * The same in pieces, for a body that is not in memory. body_bytes: its length, or -1: in chunks (to
+ * HTTP/1.0, until the connection is closed). Then any number of http_reply_data, then http_reply_end,
+ * all of which are still allowed when the client is gone (on_gone tells; the bytes go nowhere).
+ * Nothing of the request's body is told after the start. drain (may be NULL) is called on a later turn
+ * when data may go on after a http_reply_data that returned false. Not whole: the connection is closed
+ * without the body's end, so that the client sees that it was cut short; as it does when fewer bytes
+ * than body_bytes were given.
+ */
+void http_reply_start(struct http_request *request, int status, const struct http_header *headers,
+                      size_t n_headers, int64_t body_bytes,
+                      void (*drain)(struct http_request *request, void *arg), void *arg);
+/* Copies. False: enough for now, wait for drain. */
+bool http_reply_data(struct http_request *request, const void *data, size_t len);
+/* The handler must not use the request afterwards, except in on_close. */
+void http_reply_end(struct http_request *request, bool whole);
 /* {"error":{"code","message","retryable","outcome"}} with the code's status, and Retry-After where
  * it is retryable. */
 void http_request_reply_error(struct http_request *request, const struct error *error);
-/* Told once when the connection is gone before the reply was sent (the reply is still owed): reset,
+/* Told once when the connection is gone before the reply was given whole (it is still owed): reset,
  * or the server's stop deadline. A mere half-close is not "gone". NULL removes it. */
 void http_request_on_gone(struct http_request *request,
                           void (*gone)(struct http_request *request, void *arg), void *arg);

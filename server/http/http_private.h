@@ -24,7 +24,9 @@
 #define HTTP_READ_HEAD_BYTES (16u * 1024u)
 #define HTTP_READ_CHUNK_BYTES                                                                      \
     (128u * 1024u) /* chunked: a pause may leave this much behind, kept per connection */
-#define HTTP_LINGER_MS    2000u
+#define HTTP_LINGER_MS 2000u
+#define HTTP_REPLY_BYTES                                                                           \
+    (256u * 1024u)            /* of a reply in pieces, waiting to be sent: high-water mark */
 #define HTTP_REFUSALS_MAX 64u /* connections above connections_max that are told BUSY */
 
 struct http_conn;
@@ -122,7 +124,15 @@ struct http_request {
     bool body_over;  /* on_end or on_abort was called, or will never be */
     bool body_whole; /* an orphan's: all of it had arrived */
     bool continue_sent;
-    bool replied;
+    bool replied;   /* the reply has begun */
+    bool piecewise; /* … and is not given whole yet */
+    /* of a piecewise reply */
+    void (*drain)(struct http_request *request, void *arg);
+    void *drain_arg;
+    bool drain_owed;
+    bool reply_chunked;
+    bool reply_bodiless;       /* HEAD, 204, 304: data is dropped */
+    uint64_t reply_bytes_left; /* when not chunked */
 };
 
 /* ---- connection.c ---- */
@@ -139,8 +149,12 @@ void conn_update(struct http_conn *conn);
 /* Copies and sends. A failure closes the connection on a later turn. */
 void conn_write(struct http_conn *conn, const void *data, size_t len, const void *more,
                 size_t more_len);
-/* The handler has answered (all of it was given to conn_write): what becomes of the body. */
+/* The handler has answered, or begins to: what becomes of the body. */
 void conn_replied(struct http_conn *conn);
+/* A piecewise reply is over. Not whole: closes the connection on a later turn. */
+void conn_reply_over(struct http_conn *conn, bool whole);
+/* Bytes that wait to be sent. */
+size_t conn_write_waiting(const struct http_conn *conn);
 /* Will there be a next request on this connection, as far as is known now? */
 bool conn_keeps_alive(const struct http_conn *conn);
 
@@ -150,6 +164,8 @@ struct http_request *request_new(struct http_conn *conn, struct http_head *head)
 /* Frees; closed was called by it. Only from a turn of the loop, never under a handler. */
 void request_free(struct http_request *request);
 void request_orphan(struct http_request *request, bool body_whole);
+/* Some of the reply was sent. */
+void request_drained(struct http_request *request);
 void request_deliver(struct http_request *request, const char *data, size_t len);
 void request_body_end(struct http_request *request);
 void request_body_abort(struct http_request *request, int code);

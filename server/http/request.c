@@ -33,12 +33,17 @@ void request_free(struct http_request *request)
 
 static void orphan_turn(struct http_request *request)
 {
+    if (request->drain_owed) {
+        request->drain_owed = false;
+        if (request->drain)
+            request->drain(request, request->drain_arg);
+    }
     bool body_owed = request->reading && !request->replied && !request->body_over;
     if (body_owed && !request->body_whole)
         request_body_abort(request, CHXA_E_BODY_TRUNCATED);
     else if (body_owed && !request->paused)
         request_body_end(request);
-    if (!request->replied && request->gone) {
+    if ((!request->replied || request->piecewise) && request->gone) {
         void (*gone)(struct http_request *, void *) = request->gone;
         request->gone = NULL;
         gone(request, request->gone_arg);
@@ -50,7 +55,7 @@ static void request_deferred(uv_handle_t *handle)
     struct http_request *request = handle->data;
     request->deferred = false;
     orphan_turn(request);
-    if (request->replied && !request->deferred)
+    if (request->replied && !request->piecewise && !request->deferred)
         request_free(request);
 }
 
@@ -233,49 +238,150 @@ void http_request_collect(struct http_request *request, size_t bytes_max,
 
 /* ---- answer ---- */
 
-static void reply_write(struct http_request *request, const struct http_reply *reply,
-                        const void *body, size_t len)
+/* The head, and what becomes of the connection. */
+static void reply_head(struct http_request *request, struct http_reply *reply, struct buf *out)
 {
     struct http_conn *conn = request->conn;
-    struct buf head = {0};
-    http_reply_head(&head, reply);
-    bool with_body =
-        http_reply_has_body(reply->status) && strcmp(request->head.method, "HEAD") != 0;
-    conn_write(conn, head.data, head.len, body, with_body ? len : 0);
-    buf_clear(&head);
+    /* 411: what follows may be the body that the client meant; it must not be read as requests. */
+    if (!conn_keeps_alive(conn) || reply->status == 411)
+        conn->close_after = true;
+    reply->keep_alive = !conn->close_after;
+    reply->keep_alive_ms = conn->server->config.keep_alive_ms;
+    http_reply_head(out, reply);
+}
+
+static bool reply_has_body(const struct http_request *request, int status)
+{
+    return http_reply_has_body(status) && strcmp(request->head.method, "HEAD") != 0;
+}
+
+static bool reply_refuse_headers(struct http_request *request, const struct http_header *headers,
+                                 size_t n_headers)
+{
+    if (http_reply_headers_valid(headers, n_headers))
+        return false;
+    struct error error = {0};
+    error_set(&error, CHXA_E_INTERNAL, "a header of the answer holds a control character");
+    http_request_reply_error(request, &error);
+    error_clear(&error);
+    return true;
 }
 
 void http_request_reply(struct http_request *request, int status, const struct http_header *headers,
                         size_t n_headers, const char *content_type, const void *body, size_t len)
 {
     assert(!request->replied);
-    if (!http_reply_headers_valid(headers, n_headers)) {
-        struct error error = {0};
-        error_set(&error, CHXA_E_INTERNAL, "a header of the answer holds a control character");
-        http_request_reply_error(request, &error);
-        error_clear(&error);
+    if (reply_refuse_headers(request, headers, n_headers))
         return;
-    }
     request->replied = true;
     struct http_conn *conn = request->conn;
     if (conn == NULL) {
         request_defer(request);
         return;
     }
-    /* 411: what follows may be the body that the client meant; it must not be read as requests. */
-    if (!conn_keeps_alive(conn) || status == 411)
-        conn->close_after = true;
     struct http_reply reply = {
         .status = status,
         .headers = headers,
         .n_headers = n_headers,
         .content_type = content_type,
         .body_bytes = (int64_t)len,
-        .keep_alive = !conn->close_after,
-        .keep_alive_ms = conn->server->config.keep_alive_ms,
     };
-    reply_write(request, &reply, body, len);
+    struct buf head = {0};
+    reply_head(request, &reply, &head);
+    conn_write(conn, head.data, head.len, body, reply_has_body(request, status) ? len : 0);
+    buf_clear(&head);
     conn_replied(conn);
+}
+
+/* ---- an answer in pieces ---- */
+
+void http_reply_start(struct http_request *request, int status, const struct http_header *headers,
+                      size_t n_headers, int64_t body_bytes,
+                      void (*drain)(struct http_request *request, void *arg), void *arg)
+{
+    assert(!request->replied && http_reply_headers_valid(headers, n_headers));
+    request->replied = request->piecewise = true;
+    request->drain = drain;
+    request->drain_arg = arg;
+    request->reply_bodiless = !reply_has_body(request, status);
+    request->reply_bytes_left = body_bytes > 0 ? (uint64_t)body_bytes : 0;
+    request->reply_chunked = body_bytes < 0;
+    struct http_conn *conn = request->conn;
+    if (conn == NULL)
+        return;
+    bool old = request->head.minor == 0; /* HTTP/1.0 knows no chunks */
+    if (request->reply_chunked && old)
+        conn->close_after = true;
+    struct http_reply reply = {
+        .status = status,
+        .headers = headers,
+        .n_headers = n_headers,
+        .body_bytes = body_bytes < 0 ? -1 : body_bytes,
+        .chunked = request->reply_chunked && !old,
+    };
+    struct buf head = {0};
+    reply_head(request, &reply, &head);
+    conn_write(conn, head.data, head.len, NULL, 0);
+    buf_clear(&head);
+    conn_replied(conn);
+}
+
+static void write_chunk(struct http_request *request, const void *data, size_t len)
+{
+    static const char line_end[] = "\r\n";
+    struct buf chunk = {0};
+    if (request->head.minor == 0) {
+        conn_write(request->conn, data, len, NULL, 0);
+        return;
+    }
+    buf_printf(&chunk, "%zx\r\n", len);
+    buf_append(&chunk, data, len);
+    conn_write(request->conn, chunk.data, chunk.len, line_end, sizeof line_end - 1);
+    buf_clear(&chunk);
+}
+
+bool http_reply_data(struct http_request *request, const void *data, size_t len)
+{
+    assert(request->piecewise);
+    struct http_conn *conn = request->conn;
+    if (conn == NULL || len == 0 || request->reply_bodiless)
+        return true;
+    if (request->reply_chunked) {
+        write_chunk(request, data, len);
+    } else {
+        if (len > request->reply_bytes_left)
+            len = (size_t)request->reply_bytes_left; /* more would be read as the next answer */
+        request->reply_bytes_left -= len;
+        if (len)
+            conn_write(conn, data, len, NULL, 0);
+    }
+    request->drain_owed = conn_write_waiting(conn) > HTTP_REPLY_BYTES;
+    return !request->drain_owed;
+}
+
+void request_drained(struct http_request *request)
+{
+    if (!request->drain_owed || conn_write_waiting(request->conn) > HTTP_REPLY_BYTES / 2)
+        return;
+    request->drain_owed = false;
+    if (request->drain)
+        request->drain(request, request->drain_arg);
+}
+
+void http_reply_end(struct http_request *request, bool whole)
+{
+    assert(request->piecewise);
+    struct http_conn *conn = request->conn;
+    request->piecewise = request->drain_owed = false;
+    if (conn == NULL) {
+        request_defer(request);
+        return;
+    }
+    if (!request->reply_bodiless && request->reply_bytes_left > 0)
+        whole = false;
+    if (whole && request->reply_chunked && !request->reply_bodiless && request->head.minor > 0)
+        conn_write(conn, "0\r\n\r\n", 5, NULL, 0);
+    conn_reply_over(conn, whole);
 }
 
 void http_request_reply_error(struct http_request *request, const struct error *error)
