@@ -62,7 +62,9 @@ struct parse {
     struct insert_lexer lexer;
     struct insert_head *head;
     struct error *error;
-    struct token token; /* current */
+    struct token token;          /* current */
+    insert_parameter *parameter; /* or NULL */
+    void *parameter_arg;
 };
 
 static void advance(struct parse *parse)
@@ -123,13 +125,42 @@ static int skip_brackets(struct parse *parse)
     return 0;
 }
 
-static int parse_name(struct parse *parse, const char *expected, char **ret_name)
+/* {name:Identifier}; ends at the closing bracket. */
+static int parse_parameter(struct parse *parse, char **ret_value)
 {
-    if (at_char(parse, '{'))
-        return error_set(parse->error, CHXA_E_INVALID_QUERY,
-                         "the target is a query parameter (at byte %zu of the statement); name the "
-                         "table literally",
-                         parse->token.begin + 1);
+    size_t begin = parse->token.begin;
+    advance(parse);
+    char *name = token_name(&parse->lexer, &parse->token);
+    if (name)
+        advance(parse);
+    bool sound = name && at_char(parse, ':');
+    advance(parse);
+    sound = sound && at_word(parse, "Identifier");
+    advance(parse);
+    const char *value = sound && at_char(parse, '}') && parse->parameter
+                            ? parse->parameter(parse->parameter_arg, name)
+                            : NULL;
+    int code = 0;
+    if (!sound || !at_char(parse, '}'))
+        code = error_set(parse->error, CHXA_E_INVALID_QUERY,
+                         "expected {name:Identifier} at byte %zu of the statement", begin + 1);
+    else if (value == NULL || *value == '\0')
+        code = error_set(parse->error, CHXA_E_INVALID_QUERY,
+                         "the target is the query parameter %.100s (at byte %zu of the statement), "
+                         "which has no value: give it as param_%.100s, or name the table literally",
+                         name, begin + 1, name);
+    else
+        *ret_value = mem_strdup(value);
+    free(name);
+    return code;
+}
+
+/* A name, or where `parameters` is said a query parameter; the current token is its last one. */
+static int parse_name_or_parameter(struct parse *parse, const char *expected, bool parameters,
+                                   char **ret_name)
+{
+    if (parameters && at_char(parse, '{'))
+        return parse_parameter(parse, ret_name);
     if (parse->token.kind == TOKEN_ERROR)
         return syntax_error(parse, expected);
     char *name = token_name(&parse->lexer, &parse->token);
@@ -140,6 +171,16 @@ static int parse_name(struct parse *parse, const char *expected, char **ret_name
     }
     *ret_name = name;
     return 0;
+}
+
+static int parse_name(struct parse *parse, const char *expected, char **ret_name)
+{
+    if (at_char(parse, '{'))
+        return error_set(parse->error, CHXA_E_INVALID_QUERY,
+                         "a query parameter stands where %s is expected (at byte %zu of the "
+                         "statement); write it literally",
+                         expected, parse->token.begin + 1);
+    return parse_name_or_parameter(parse, expected, false, ret_name);
 }
 
 /* [TABLE] name[.name] */
@@ -154,19 +195,19 @@ static int parse_target(struct parse *parse)
             parse->error, CHXA_E_TARGET_UNSUPPORTED,
             "rows for a table function cannot be staged; insert into the table itself");
     head->target_begin = parse->token.begin;
-    head->target_end = parse->token.end;
-    int code = parse_name(parse, "the name of a table", &head->table);
+    int code = parse_name_or_parameter(parse, "the name of a table", true, &head->table);
     if (code)
         return code;
+    head->target_end = parse->token.end;
     advance(parse);
     if (at_char(parse, '.')) {
         advance(parse);
         head->database = head->table;
         head->table = NULL;
-        head->target_end = parse->token.end;
-        code = parse_name(parse, "the name of a table", &head->table);
+        code = parse_name_or_parameter(parse, "the name of a table", true, &head->table);
         if (code)
             return code;
+        head->target_end = parse->token.end;
         advance(parse);
     }
     if (at_char(parse, '.'))
@@ -448,11 +489,19 @@ static int parse_insert(struct parse *parse)
 int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head,
                       struct error *error)
 {
+    return insert_head_parse_with(text, len, NULL, NULL, ret_head, error);
+}
+
+int insert_head_parse_with(const char *text, size_t len, insert_parameter *parameter, void *arg,
+                           struct insert_head *ret_head, struct error *error)
+{
     struct insert_head head = {.end = len};
     struct parse parse = {
         .lexer = {.text = text, .len = len},
         .head = &head,
         .error = error,
+        .parameter = parameter,
+        .parameter_arg = arg,
     };
     int code = parse_insert(&parse);
     if (code) {
@@ -463,6 +512,40 @@ int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head
     assert(head.data_begin <= len && head.end <= len);
     *ret_head = head;
     return 0;
+}
+
+/* The first word that can decide, at the depth of no bracket: behind WITH, what the WITH is for. */
+enum insert_kind insert_head_kind(const char *text, size_t len, bool whole)
+{
+    struct parse parse = {.lexer = {.text = text, .len = len}};
+    enum insert_kind unknown = whole ? INSERT_KIND_OTHER : INSERT_KIND_UNDECIDED;
+    size_t depth = 0;
+    bool behind_with = false;
+    for (;;) {
+        advance(&parse);
+        /* A token that touches the end may go on. */
+        if (parse.token.kind == TOKEN_END || (parse.token.end == len && !whole))
+            return unknown;
+        if (!whole && (unsigned char)text[parse.token.begin] >= 0x80 && len - parse.token.begin < 4)
+            return unknown; /* the beginning of a blank in UTF-8, perhaps */
+        if (parse.token.kind == TOKEN_ERROR)
+            return unknown; /* a quote or comment that is not closed yet, or nonsense */
+        if (!behind_with) {
+            if (at_word(&parse, "INSERT"))
+                return INSERT_KIND_INSERT;
+            if (!at_word(&parse, "WITH"))
+                return INSERT_KIND_OTHER;
+            behind_with = true;
+        } else if (at_char(&parse, '(') || at_char(&parse, '[') || at_char(&parse, '{')) {
+            depth++;
+        } else if (at_char(&parse, ')') || at_char(&parse, ']') || at_char(&parse, '}')) {
+            depth -= depth > 0;
+        } else if (depth == 0 && at_word(&parse, "INSERT")) {
+            return INSERT_KIND_INSERT;
+        } else if (depth == 0 && (at_word(&parse, "SELECT") || at_char(&parse, ';'))) {
+            return INSERT_KIND_OTHER;
+        }
+    }
 }
 
 void insert_head_clear(struct insert_head *head)

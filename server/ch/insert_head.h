@@ -44,6 +44,10 @@ struct insert_head {
                           servers would refuse */
 };
 
+/* Values of query parameters, for a target that is named by them: {db:Identifier}.{table:Identifier}.
+ * NULL: there is none of that name. The value lives as long as arg. */
+typedef const char *insert_parameter(void *arg, const char *name);
+
 /*
  * Parses text[0..len). Errors: CHXA_E_INVALID_QUERY (not an INSERT, syntax, trailing statement
  * after `;`), CHXA_E_TARGET_UNSUPPORTED (INSERT INTO FUNCTION …), CHXA_E_SETTING_REFUSED (a
@@ -52,6 +56,18 @@ struct insert_head {
  */
 int insert_head_parse(const char *text, size_t len, struct insert_head *ret_head,
                       struct error *error);
+/* The same; a parameter in the target is replaced by its value (insert_head_rewrite puts the real
+ * table there in any case). */
+int insert_head_parse_with(const char *text, size_t len, insert_parameter *parameter, void *arg,
+                           struct insert_head *ret_head, struct error *error);
+
+enum insert_kind {
+    INSERT_KIND_UNDECIDED, /* the text is too short to tell */
+    INSERT_KIND_INSERT,    /* begins as an INSERT does, behind a WITH too */
+    INSERT_KIND_OTHER,     /* any other statement, or none */
+};
+/* What a text whose beginning this is would be. Never undecided when whole is said. */
+enum insert_kind insert_head_kind(const char *text, size_t len, bool whole);
 void insert_head_clear(struct insert_head *head);
 
 /* Appends the statement up to head->end (or len: head->data_begin gives the head alone) with its

@@ -447,6 +447,107 @@ START_TEST(fuzz_corpus)
 }
 END_TEST
 
+/* ---- a target that is named by parameters ---- */
+
+static const char *lookup(void *arg, const char *name)
+{
+    (void)arg;
+    if (strcmp(name, "database") == 0)
+        return "my db";
+    if (strcmp(name, "table") == 0)
+        return "t`1";
+    return strcmp(name, "empty") == 0 ? "" : NULL;
+}
+
+static const struct {
+    const char *text, *database, *table, *rewritten;
+} parameters[] = {
+    {"INSERT INTO {database:Identifier}.{table:Identifier} FORMAT JSONEachRow", "my db", "t`1",
+     "INSERT INTO `chxa`.`s` FORMAT JSONEachRow"},
+    {"INSERT INTO{ table : Identifier }(a)VALUES", NULL, "t`1", "INSERT INTO`chxa`.`s`(a)VALUES"},
+    {"INSERT INTO db . {table:Identifier} SELECT {x:UInt8}", "db", "t`1",
+     "INSERT INTO `chxa`.`s` SELECT {x:UInt8}"},
+    {"INSERT INTO {absent:Identifier} VALUES", NULL, NULL, "has no value"},
+    {"INSERT INTO {empty:Identifier} VALUES", NULL, NULL, "has no value"},
+    {"INSERT INTO {table:String} VALUES", NULL, NULL, "{name:Identifier}"},
+    {"INSERT INTO {table} VALUES", NULL, NULL, "{name:Identifier}"},
+    {"INSERT INTO {table:Identifier VALUES", NULL, NULL, "{name:Identifier}"},
+    {"INSERT INTO {", NULL, NULL, "{name:Identifier}"},
+};
+
+START_TEST(parameters_in_the_target)
+{
+    const char *text = parameters[_i].text;
+    struct insert_head head = {0};
+    struct error error = {0};
+    int code = insert_head_parse_with(text, strlen(text), lookup, NULL, &head, &error);
+    if (parameters[_i].table) {
+        ck_assert_msg(code == 0, "%s: %s", text, error_message(&error));
+        ck_assert_pstr_eq(head.database, parameters[_i].database);
+        ck_assert_str_eq(head.table, parameters[_i].table);
+        struct buf out = {0};
+        insert_head_rewrite(text, strlen(text), &head, "chxa", "s", &out);
+        ck_assert_str_eq(buf_str(&out), parameters[_i].rewritten);
+        buf_clear(&out);
+    } else {
+        ck_assert_int_eq(code, CHXA_E_INVALID_QUERY);
+        ck_assert_msg(strstr(error_message(&error), parameters[_i].rewritten) != NULL, "%s",
+                      error_message(&error));
+    }
+    insert_head_clear(&head);
+    error_clear(&error);
+}
+END_TEST
+
+/* ---- is it an INSERT? ---- */
+
+static const struct {
+    const char *text;
+    enum insert_kind cut, whole;
+} kinds[] = {
+    {"", INSERT_KIND_UNDECIDED, INSERT_KIND_OTHER},
+    {"  -- a comment", INSERT_KIND_UNDECIDED, INSERT_KIND_OTHER},
+    {"/* open", INSERT_KIND_UNDECIDED, INSERT_KIND_OTHER},
+    {"INS", INSERT_KIND_UNDECIDED, INSERT_KIND_OTHER},
+    {"INSERT", INSERT_KIND_UNDECIDED, INSERT_KIND_INSERT},
+    {"insert into", INSERT_KIND_INSERT, INSERT_KIND_INSERT},
+    {"/* x */ -- y\n InSeRt\n", INSERT_KIND_INSERT, INSERT_KIND_INSERT},
+    {"INSERTED x", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"SELECT 1", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"(SELECT 1)", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"EXPLAIN INSERT INTO t VALUES", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"WITH x AS (SELECT 1) ", INSERT_KIND_UNDECIDED, INSERT_KIND_OTHER},
+    {"WITH x AS (SELECT 1) INSERT INTO t ", INSERT_KIND_INSERT, INSERT_KIND_INSERT},
+    {"WITH x AS (INSERT) SELECT insert ", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"WITH 'INSERT' AS x SELECT x ", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"WITH 1 AS `INSERT` SELECT 1 ", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+    {"; INSERT INTO t VALUES", INSERT_KIND_OTHER, INSERT_KIND_OTHER},
+};
+
+START_TEST(tells_an_insert)
+{
+    const char *text = kinds[_i].text;
+    ck_assert_int_eq(insert_head_kind(text, strlen(text), false), kinds[_i].cut);
+    ck_assert_int_eq(insert_head_kind(text, strlen(text), true), kinds[_i].whole);
+}
+END_TEST
+
+/* More text never changes a decision, and what parses as an INSERT is told as one. */
+START_TEST(tells_an_insert_from_any_prefix)
+{
+    for (int i = 0; i < N_ACCEPTED; i++) {
+        const char *text = accepted[i].text;
+        enum insert_kind before = INSERT_KIND_UNDECIDED;
+        for (size_t len = 0; len <= strlen(text); len++) {
+            enum insert_kind now = insert_head_kind(text, len, false);
+            ck_assert_msg(before == INSERT_KIND_UNDECIDED || now == before, "%s: %zu", text, len);
+            before = now;
+        }
+        ck_assert_msg(insert_head_kind(text, strlen(text), true) == INSERT_KIND_INSERT, "%s", text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("insert_head");
@@ -462,6 +563,10 @@ int main(void)
     tcase_add_test(tests, deep_brackets_are_no_recursion);
     tcase_add_test(tests, settings_list);
     tcase_add_test(tests, fuzz_corpus);
+    tcase_add_loop_test(tests, parameters_in_the_target, 0,
+                        (int)(sizeof parameters / sizeof *parameters));
+    tcase_add_loop_test(tests, tells_an_insert, 0, (int)(sizeof kinds / sizeof *kinds));
+    tcase_add_test(tests, tells_an_insert_from_any_prefix);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
