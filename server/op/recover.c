@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE         500u
+#define PAGE         1000u
 #define GETS_AT_ONCE 64u
 #define RETRY_MIN_MS 100u
 #define RETRY_MAX_MS 2000u
@@ -293,6 +293,7 @@ static void recover_list(struct op *op)
     struct store_filter filter = {
         .owner = op->coord->config.node,
         .unfinished = true,
+        .xids_only = true,
         .after = recover->after,
         .limit = PAGE,
     };

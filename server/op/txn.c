@@ -214,7 +214,7 @@ bool txn_refresh(struct txn *txn, txn_refreshed_cb *done, void *arg)
     struct refresh *refresh = mem_alloc(sizeof *refresh);
     *refresh = (struct refresh){txn, done, arg};
     txn->loading = true;
-    store_get(txn->coord->store, txn_xid(txn), refreshed, refresh);
+    store_get_ours(txn->coord->store, txn_xid(txn), refreshed, refresh);
     return true;
 }
 

@@ -451,6 +451,14 @@ void store_get(struct store *store, const char *xid, store_result_cb *done, void
     op_start(op, code);
 }
 
+void store_get_ours(struct store *store, const char *xid, store_result_cb *done, void *arg)
+{
+    int code;
+    struct store_op *op = op_new_for(store, STORE_OP_GET, xid, done, arg, &code);
+    op->ours = true;
+    op_start(op, code);
+}
+
 void store_remove(struct store *store, const char *xid, int64_t version, store_result_cb *done,
                   void *arg)
 {

@@ -136,6 +136,9 @@ void store_add_write(struct store *store, const char *xid, int64_t version,
                      store_result_cb *done, void *arg);
 
 void store_get(struct store *store, const char *xid, store_result_cb *done, void *arg);
+/* The same, cheaper, for a record that was ours and unfinished when it was listed: nobody but us
+ * changes it while we hold the lock. What is neither is read again as by store_get. */
+void store_get_ours(struct store *store, const char *xid, store_result_cb *done, void *arg);
 
 /* Removes a record of that version with all its writes and index entries. ZooKeeper removes a
  * record of more than 500 writes in several steps, which may be resumed by the same call; therefore
@@ -191,6 +194,7 @@ struct store_filter {
     const char *sink;          /* NULL: any */
     int64_t created_before_ms; /* 0: any */
     bool unfinished;           /* only those in the index of unfinished ones (fast) */
+    bool xids_only;            /* the caller needs no more; with `unfinished` and an owner alone */
     const char *after;         /* page token of the previous answer, NULL: first page */
     size_t limit;              /* 1-1000 */
 };

@@ -64,6 +64,7 @@ struct store_op {
     char *sink; /* list: the filter's; sink_*: which; changes: see store_sink.h */
     uint64_t sink_epoch;
     bool sink_fence;
+    bool ours;                          /* get: see store_get_ours */
     struct store_checkpoint checkpoint; /* xid: the change makes it the sink's last, if it is */
     struct store_filter filter;         /* list; owner and sink point to the fields above */
     char *after;

@@ -107,6 +107,7 @@ struct zk_call {
     size_t data_bytes;
     int32_t version;
     int64_t ephemeral_owner;
+    bool has_children; /* get */
     char **names;
     size_t n_names;
     int decoded; /* want: 0 or the codec's error */

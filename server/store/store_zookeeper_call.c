@@ -116,6 +116,7 @@ static void call_stat(struct zk_call *call, const struct Stat *stat)
     if (stat) {
         call->version = stat->version;
         call->ephemeral_owner = stat->ephemeralOwner;
+        call->has_children = stat->numChildren > 0;
     }
 }
 

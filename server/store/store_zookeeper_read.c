@@ -4,7 +4,9 @@
  *
  * A server may lag behind the leader, so every read is preceded by a sync in the same session: what
  * was answered to anybody before the request is seen. The sync's own answer is not waited for; the
- * session keeps the order.
+ * session keeps the order. Only our own unfinished records need none: nobody else changes them while
+ * we hold the lock, and the server has seen the multi that took it, which every change before it
+ * came before.
  */
 #include "store/store_zookeeper.h"
 
@@ -35,7 +37,8 @@ static void get_path(struct zk_call *call, char *path)
  * large ones, one after the other. A child that vanishes in between was removed: look again. */
 
 struct zk_get {
-    int code; /* the answer when the record is there */
+    int code;    /* the answer when the record is there */
+    bool synced; /* or it is only taken if it is ours and unfinished */
     void (*gone)(struct zk_run *run);
     struct chxa_record record;
     char **names; /* children; the w- ones from first on */
@@ -254,11 +257,20 @@ static void children_got(struct zk_call *call)
     get_fetch(run);
 }
 
+static bool is_ours_and_open(const struct zk_call *call)
+{
+    return call->rc == ZOK && call->decoded == 0 && store_state_unfinished(call->record.state) &&
+           strcmp(call->record.owner, call->zk->base.node) == 0;
+}
+
 static void record_got(struct zk_call *call)
 {
     struct zk_run *run = call->run;
     struct zk_get *get = run->get;
-    if (call->rc == ZNONODE && get->gone) {
+    if (!get->synced && !is_ours_and_open(call)) {
+        run->op->ours = false;
+        zk_get(run);
+    } else if (call->rc == ZNONODE && get->gone) {
         get->gone(run);
     } else if (call->rc != ZOK) {
         zk_run_finish(run, read_code(call));
@@ -267,6 +279,10 @@ static void record_got(struct zk_call *call)
     } else {
         get->record = call->record;
         call->record = (struct chxa_record){0};
+        if (!call->has_children) { /* it has no writes */
+            get_fetch(run);
+            return;
+        }
         char *path = zk_path_txn(run->zk, run->op->xid);
         zk_call_children(zk_call_new(run->zk, run, children_got), path);
         free(path);
@@ -279,7 +295,9 @@ void zk_get_for(struct zk_run *run, int code, void (*gone)(struct zk_run *run))
     run->get = mem_alloc(sizeof *run->get);
     run->get->code = code;
     run->get->gone = gone;
-    sync_first(run);
+    run->get->synced = !run->op->ours;
+    if (run->get->synced)
+        sync_first(run);
     struct zk_call *call = zk_call_new(run->zk, run, record_got);
     call->want = ZK_WANT_RECORD;
     get_path(call, zk_path_txn(run->zk, run->op->xid));
@@ -364,7 +382,8 @@ static void window_done(struct zk_run *run)
         free(list->after_folder);
         list->after_folder = mem_strdup(seen->folder);
         mem_replace(&list->after_xid, seen->xid);
-        if (list->there[i] && store_filter_matches(&op->filter, &list->records[i]))
+        if (list->there[i] &&
+            (op->filter.xids_only || store_filter_matches(&op->filter, &list->records[i])))
             store_op_add_record(op, &list->records[i]);
     }
     for (size_t i = 0; i < list->n_window; i++)
@@ -399,6 +418,15 @@ static void window_fetch(struct zk_run *run)
     list->n_window = n < ZK_WINDOW ? n : ZK_WINDOW;
     list->n_flying = list->n_window;
     memset(list->there, 0, sizeof list->there);
+    if (run->op->filter.xids_only) {
+        for (size_t i = 0; i < list->n_window; i++) {
+            list->there[i] = true;
+            list->records[i].xid = mem_strdup(list->candidates[list->next + i].xid);
+        }
+        list->n_flying = 0;
+        window_done(run);
+        return;
+    }
     for (size_t i = 0; i < list->n_window; i++) {
         struct zk_call *call = zk_call_new(run->zk, run, list_record_got);
         call->want = ZK_WANT_RECORD;
