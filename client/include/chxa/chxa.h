@@ -103,6 +103,7 @@ enum chxa_error_code {
     CHXA_ERR_EXPECTATION_FAILED = -37,   /* not seen through this library */
     CHXA_ERR_UNSUPPORTED_ENCODING = -38, /* the body's Content-Encoding is not supported */
     CHXA_ERR_PARTS_LOST = -39, /* staged rows are gone from the node's disk: roll back and replay */
+    CHXA_ERR_OWNER_ALIVE = -40, /* only for abandon: the owner lives, end the transaction there */
 
     CHXA_ERR_UNREACHABLE =
         -100,                /* no connection to any node that could serve this; nothing was sent */
