@@ -49,6 +49,20 @@ struct txn_cell txn_next(enum chxa_state state, enum txn_event event)
     return table[state][event];
 }
 
+enum chxa_state txn_abandoned(enum chxa_state state)
+{
+    switch (state) {
+    case CHXA_INITIALIZED:
+    case CHXA_PREPARED:
+    case CHXA_ABORTING:
+        return CHXA_ABORTED;
+    case CHXA_COMMITTING:
+        return CHXA_COMMITTED;
+    default:
+        return state;
+    }
+}
+
 const char *txn_event_name(enum txn_event event)
 {
     static const char *const names[TXN_EVENT_COUNT] = {"begin",    "write",  "prepare", "commit",

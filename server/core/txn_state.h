@@ -36,6 +36,10 @@ struct txn_cell {
 };
 
 struct txn_cell txn_next(enum chxa_state state, enum txn_event event);
+/* What an operator makes of a transaction whose owner is lost (not in the table, which is the
+ * owner's): what is not decided, or decided against, is Aborted. A decided commit is never undone:
+ * it ends as Committed, with all that may be missing of it said. A finished one stays. */
+enum chxa_state txn_abandoned(enum chxa_state state);
 /* "begin", "write", … */
 const char *txn_event_name(enum txn_event event);
 /* True when the table has an edge from → to for any event. The setter of a record's state asserts

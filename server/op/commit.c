@@ -18,7 +18,9 @@
  *   attach        … and parts in the table, or in detached/attaching_N, ignored_N: rename those
  *                 back, attach
  *   sync, record  Committing with every part in its table (or merged away, its marker tells): record
- *   clear         Committed with a folder of markers: recover.c removes it
+ *   resolve       Committing, with or without `discarding`: without, the operator asks again
+ *   discard       Committing with `discarding`: what cannot be attached now is found again
+ *   clear         Committed with a folder of markers: recover.c removes it, or sets it aside
  */
 #include "op/commit_private.h"
 
@@ -28,10 +30,8 @@
 #include "ch/sql.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static void commit_decide(struct op *op);
 static void commit_target(struct op *op);
@@ -45,9 +45,7 @@ static void commit_attach(struct op *op);
 static void commit_verify(struct op *op);
 static void commit_retreat(struct op *op);
 static void commit_block(struct op *op);
-static void commit_sync(struct op *op);
 static void commit_record(struct op *op);
-static void commit_clear(struct op *op);
 
 static const struct op_step commit_steps[] = {
     {"decide", commit_decide}, /* record Committing: the decision */
@@ -64,9 +62,11 @@ static const struct op_step commit_steps[] = {
     {"settle", commit_settle},   /* let go of what is attached; clone what is lost anew */
     {"retreat", commit_retreat}, /* blocked: what is not attached goes back into the held area */
     {"block", commit_block},     /* record the reason, tell those who wait, try again later */
+    {"resolve", commit_resolve}, /* asked for: record that what cannot be attached is given up */
+    {"discard", commit_discard}, /* give up what was found to be that; go on with the rest */
     {"sync", commit_sync},       /* fsync the tables' directories */
     {"record", commit_record},   /* record Committed */
-    {"clear", commit_clear},     /* remove the folder with the markers */
+    {"clear", commit_clear}, /* remove the folder with the markers; given up parts: set it aside */
 };
 
 static void commit_finished(struct op *op, int code);
@@ -86,6 +86,8 @@ void commit_start(struct txn *txn, bool recovering)
     struct commit *commit = mem_alloc(sizeof *commit);
     commit->xid = mem_strdup(txn_xid(txn));
     commit->recovering = commit->unsure = recovering;
+    commit->obey = txn->record.state == CHXA_COMMITTED;
+    commit->epoch = store_epoch(txn->coord->store);
     txn->op = &commit->op;
     op_start(&commit->op, &commit_kind, txn->coord, txn, recovering ? "target" : "decide");
 }
@@ -100,6 +102,7 @@ static void target_done(struct commit *commit)
     free(commit->todo);
     free(commit->sure);
     free(commit->redo);
+    free(commit->given_up);
     free(commit->batch);
     free(commit->parts);
     free(commit->table_paths);
@@ -107,6 +110,7 @@ static void target_done(struct commit *commit)
     commit->todo = NULL;
     commit->sure = NULL;
     commit->redo = NULL;
+    commit->given_up = NULL;
     commit->batch = NULL;
     commit->parts = NULL;
     commit->table_paths = NULL;
@@ -114,11 +118,12 @@ static void target_done(struct commit *commit)
 }
 
 /* The record was read again: pointers into it are void. */
-static void forget_targets(struct commit *commit)
+void commit_forget_targets(struct commit *commit)
 {
     target_done(commit);
     free(commit->targets);
     commit->targets = NULL;
+    commit->n_lost = 0;
 }
 
 /* ---- waiting for what is not in our hands ---- */
@@ -193,6 +198,7 @@ static void commit_target(struct op *op)
     commit->places = mem_array(commit->n_parts, sizeof *commit->places);
     commit->sure = mem_array(commit->n_parts, sizeof *commit->sure);
     commit->redo = mem_array(commit->n_parts, sizeof *commit->redo);
+    commit->given_up = mem_array(commit->n_parts, sizeof *commit->given_up);
     commit->batch = mem_array(commit->n_parts, sizeof *commit->batch);
     op_next(op);
 }
@@ -218,6 +224,12 @@ static void quiet_answered(void *arg, const struct ch_answer *answer)
 static void commit_quiet(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
+    if (!commit_may_act(commit))
+        return;
+    if (op->txn->discard_asked) {
+        op_goto(op, "resolve");
+        return;
+    }
     if (!commit->unsure) {
         op_next(op);
         return;
@@ -250,6 +262,21 @@ static void block_because(struct commit *commit, const struct error *error)
     op_goto(&commit->op, "block");
 }
 
+/* The table is gone, or is none that these parts could be in. */
+static void target_lost(struct commit *commit, const struct error *error)
+{
+    struct op *op = &commit->op;
+    commit->refused = true;
+    if (commit->obey) {
+        op_goto(op, "target");
+    } else if (op->txn->record.discarding) {
+        error_set(&op->error, CHXA_E_BLOCKED, "%s", error_message(error));
+        op_goto(op, "discard");
+    } else {
+        block_because(commit, error);
+    }
+}
+
 /* The root of a disk that holds parts but none of the table any more; NULL: there is none. */
 static const char *lost_disk(const struct commit *commit)
 {
@@ -268,6 +295,10 @@ static void commit_checked(void *arg, int code, struct error *error, struct ch_t
         commit_wait_for_clickhouse(commit, error);
         return;
     }
+    if (code == CHXA_E_TARGET_NOT_FOUND || code == CHXA_E_TARGET_UNSUPPORTED) {
+        target_lost(commit, error);
+        return;
+    }
     if (code) {
         block_because(commit, error);
         return;
@@ -282,7 +313,7 @@ static void commit_checked(void *arg, int code, struct error *error, struct ch_t
     if (lost) {
         error_set(error, CHXA_E_BLOCKED, "%s.%s is no longer on the disk at %s", target->database,
                   target->table, lost);
-        block_because(commit, error);
+        target_lost(commit, error);
         return;
     }
     commit->refused = txn_check_schema(op->txn, target, table, &op->error) != 0;
@@ -336,7 +367,7 @@ static void look_work(struct op *op)
         part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
                          target->roots, target->n_roots, commit->places, &op->work_error);
     for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
-        commit->todo[i] = part_plan(facts_of(&commit->places[i]));
+        commit->todo[i] = commit->given_up[i] ? PART_DONE : part_plan(facts_of(&commit->places[i]));
         if (commit->rejected || op->kind->steps[op->at].run == commit_look)
             note_seen(commit, i, &op->work_error);
     }
@@ -354,7 +385,8 @@ static size_t choose_batch(struct commit *commit)
         if (commit->todo[i] == PART_DONE || commit->todo[i] == PART_DOUBTED)
             continue;
         bytes += strlen(commit->parts[i].name) + sizeof "ATTACH PART '', ";
-        if (commit->n_batch == commit->op.coord->config.attach_parts_max || bytes > ALTER_BYTES_MAX)
+        size_t most = commit->one_by_one ? 1 : commit->op.coord->config.attach_parts_max;
+        if (commit->n_batch == most || bytes > ALTER_BYTES_MAX)
             continue; /* later parts may still have vanished: look at all */
         commit->batch[commit->n_batch++] = i;
     }
@@ -397,7 +429,7 @@ static void commit_looked(struct op *op)
     struct commit *commit = (struct commit *)op;
     if (commit_work_failed(op))
         return;
-    if (commit->refused && !all_active(commit)) {
+    if (commit->obey || (commit->refused && !all_active(commit))) {
         /* It may not even be the table that the parts were moved to: absence proves nothing here. */
         op_goto(op, "retreat");
         return;
@@ -490,6 +522,8 @@ static void mark_work(struct op *op)
 
 static void commit_mark(struct op *op)
 {
+    if (!commit_may_act((struct commit *)op))
+        return;
     if (!batch_has((struct commit *)op, PART_MOVE)) {
         op_goto(op, "attach");
         return;
@@ -512,6 +546,8 @@ static void move_work(struct op *op)
 
 static void commit_move(struct op *op)
 {
+    if (!commit_may_act((struct commit *)op))
+        return;
     op_blocking(op, move_work, commit_worked);
     op_sent(op);
 }
@@ -537,8 +573,11 @@ static void commit_attached(void *arg, const struct ch_answer *answer)
 static void commit_attach(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
+    if (!commit_may_act(commit))
+        return;
     const struct chxa_target *target = commit->targets[commit->at];
     struct buf sql = {0};
+    commit->tried = commit->batch[0];
     buf_puts(&sql, "ALTER TABLE ");
     sql_table(&sql, target->database, target->table);
     for (size_t i = 0; i < commit->n_batch; i++) {
@@ -665,7 +704,12 @@ static void commit_retreated(struct op *op)
     if (op->work_code)
         log_warn("a blocked part could not be moved back", "xid=%s error=\"%s\"", txn_xid(op->txn),
                  error_message(&op->work_error));
-    op_next(op);
+    if (((struct commit *)op)->obey)
+        op_goto(op, "target");
+    else if (op->work_code == 0 && op->txn->record.discarding)
+        op_goto(op, "discard");
+    else
+        op_next(op);
 }
 
 static void commit_retreat(struct op *op)
@@ -687,12 +731,13 @@ static void blocked_told(struct commit *commit)
 static void block_reloaded(struct op *op, int code)
 {
     struct commit *commit = (struct commit *)op;
+    if (code == 0 && op->txn->record.state == CHXA_COMMITTED) {
+        commit_restart(commit);
+        return;
+    }
     if (code == 0)
-        forget_targets(commit);
-    if (code == 0 && op->txn->record.state == CHXA_COMMITTED)
-        op_goto(op, "clear");
-    else
-        blocked_told(commit);
+        commit_forget_targets(commit);
+    blocked_told(commit);
 }
 
 /* A reason that could not be stored is told, and stored at the next try. */
@@ -709,6 +754,12 @@ static void commit_block(struct op *op)
     struct commit *commit = (struct commit *)op;
     const struct chxa_record *record = &op->txn->record;
     const char *reason = error_message(&op->error);
+    if (commit->obey) {
+        log_warn("what an operator gave up cannot be set aside yet", "xid=%s reason=\"%s\"",
+                 txn_xid(op->txn), reason);
+        commit_wait_and_retry(commit, "quiet");
+        return;
+    }
     bool news = commit->block == NULL || strcmp(commit->block, reason) != 0;
     mem_replace(&commit->block, reason);
     if (record->blocked && record->reason && strcmp(record->reason, reason) == 0) {
@@ -720,63 +771,17 @@ static void commit_block(struct op *op)
     txn_store_state(op, CHXA_COMMITTING, commit->block, true, commit_blocked);
 }
 
-/* ---- sync, record, clear ---- */
+/* ---- record ---- */
 
-/* A folder that is gone was dropped with its table, after the parts were seen in it. */
-static int sync_if_there(const char *path, struct error *error)
-{
-    struct stat status;
-    if (stat(path, &status) != 0 && errno == ENOENT)
-        return 0;
-    return dir_sync(path, error);
-}
-
-static void sync_work(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    for (size_t i = 0; op->work_code == 0 && i < commit->n_sync_paths; i++) {
-        char *detached = mem_printf("%s/detached", commit->sync_paths[i]);
-        op->work_code = sync_if_there(commit->sync_paths[i], &op->work_error);
-        if (op->work_code == 0)
-            op->work_code = sync_if_there(detached, &op->work_error);
-        free(detached);
-    }
-}
-
-/* Behind the last target there is none to go back to: only the sync is tried again. */
-static void commit_synced(struct op *op)
-{
-    if (op->work_code == 0) {
-        txn_note(op->txn, NULL);
-        op_next(op);
-        return;
-    }
-    txn_note(op->txn, "making the tables' folders durable: %s", error_message(&op->work_error));
-    commit_wait_and_retry((struct commit *)op, NULL);
-}
-
-static void commit_sync(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    if (commit->n_sync_paths == 0 || !op->coord->config.fsync) {
-        op_next(op);
-        return;
-    }
-    op_blocking(op, sync_work, commit_synced);
-    op_sent(op);
-}
-
-/* All from the beginning, with what the store has now. */
 static void commit_reloaded(struct op *op, int code)
 {
     struct commit *commit = (struct commit *)op;
-    forget_targets(commit);
-    if (code == 0 && op->txn->record.state == CHXA_COMMITTED)
-        op_goto(op, "clear");
-    else if (code == 0)
-        op_goto(op, "target");
-    else
-        commit_wait_and_retry(commit, "record");
+    if (code == 0) {
+        commit_restart(commit);
+        return;
+    }
+    commit_forget_targets(commit);
+    commit_wait_and_retry(commit, "record");
 }
 
 static void commit_recorded(struct op *op, int code)
@@ -794,34 +799,7 @@ static void commit_recorded(struct op *op, int code)
 
 static void commit_record(struct op *op)
 {
-    txn_store_state(op, CHXA_COMMITTED, NULL, false, commit_recorded);
-}
-
-static void clear_work(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    op->work_code =
-        held_remove(commit->xid, commit->roots, commit->n_roots, false, &op->work_error);
-}
-
-static void commit_cleared(struct op *op)
-{
-    if (op->work_code)
-        log_warn("the folder of a committed transaction could not be removed",
-                 "xid=%s error=\"%s\"", txn_xid(op->txn), error_message(&op->work_error));
-    op_next(op);
-}
-
-static void commit_clear(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    commit->roots = txn_roots(op->txn, false, &commit->n_roots);
-    if (commit->n_roots == 0) {
-        op_next(op);
-        return;
-    }
-    op_blocking(op, clear_work, commit_cleared);
-    op_sent(op);
+    txn_store_amended(op, CHXA_COMMITTED, NULL, false, commit_outcome, commit_recorded);
 }
 
 static void commit_finished(struct op *op, int code)
@@ -838,6 +816,7 @@ static void commit_release(struct op *op)
     for (size_t i = 0; i < commit->n_roots; i++)
         free(commit->roots[i]);
     free(commit->sync_paths);
+    free(commit->lost);
     free(commit->roots);
     free(commit->targets);
     free(commit->rejection);

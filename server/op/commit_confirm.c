@@ -27,7 +27,8 @@
 
 static bool is_in_doubt(const struct commit *commit, size_t i)
 {
-    return commit->places[i].kept && !commit->places[i].out && !commit->sure[i];
+    return commit->places[i].kept && !commit->places[i].out && !commit->sure[i] &&
+           !commit->given_up[i];
 }
 
 enum clone_fate { CLONE_ATTACHED, CLONE_STRAY, CLONE_LOST, CLONE_UNKNOWN };
@@ -73,7 +74,7 @@ static void block_unknown(struct commit *commit, size_t n, size_t first)
         n, target->database, target->table, part->name, (unsigned long long)part->rows,
         target->roots[part->disk], name, (unsigned long long)part->number,
         (unsigned long long)part->number);
-    commit->settled = "block";
+    commit->settled = commit->op.txn->record.discarding ? "discard" : "block";
 }
 
 static void commit_confirmed(void *arg, int code, struct error *error,
@@ -95,6 +96,8 @@ static void commit_confirmed(void *arg, int code, struct error *error,
         n[fate]++;
         commit->sure[i] = fate == CLONE_ATTACHED;
         commit->redo[i] = fate == CLONE_LOST;
+        if (fate == CLONE_UNKNOWN)
+            commit->todo[i] = PART_VANISHED;
     }
     commit->settled = "target";
     if (n[CLONE_LOST]) {

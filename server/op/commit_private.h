@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commit operation's state, shared by commit.c (its steps) and commit_confirm.c (those that find
- * out what a replica made of an ATTACH). Internal to them.
+ * The commit operation's state, shared by commit.c (its steps), commit_confirm.c (those that find
+ * out what a replica made of an ATTACH), commit_end.c (its last ones) and resolve.c (those that an operator asks for). Internal to
+ * them.
  */
 #ifndef CHXA_OP_COMMIT_PRIVATE_H
 #define CHXA_OP_COMMIT_PRIVATE_H
@@ -14,6 +15,8 @@ struct commit {
     struct op op;
     char *xid;
     bool recovering; /* entered at "quiet": look before anything else */
+    bool obey;       /* an operator ended it while this node was away: attach nothing, set aside */
+    uint64_t epoch; /* the store's when the record was read: another one, and it may have changed */
     bool replicated; /* the target at `at`: it may destroy what it is given, so it gets clones */
     bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
     bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
@@ -28,7 +31,10 @@ struct commit {
     enum part_todo *todo;      /* for each */
     struct part_place *places; /* for each */
     bool *sure;                /* for each: attached, as an answer to ATTACH or ZooKeeper says */
-    bool *redo; /* for each: not attached, and its clone is lost: to be cloned anew */
+    bool *redo;      /* for each: not attached, and its clone is lost: to be cloned anew */
+    bool one_by_one; /* discarding, and a refusal did not say which part it is */
+    size_t tried;    /* … then: the one that the last ALTER tried */
+    bool *given_up;  /* for each: an operator gave up what cannot be attached, and it is that */
     size_t n_parts;
     size_t *batch; /* indexes into parts: of the ALTER under way */
     size_t n_batch;
@@ -37,6 +43,8 @@ struct commit {
     size_t n_paths;
     char **sync_paths; /* directories of the tables that got parts */
     size_t n_sync_paths;
+    uint64_t *lost; /* numbers of the parts given up, of all targets */
+    size_t n_lost;
     char **roots; /* disks that held parts */
     size_t n_roots;
 };
@@ -45,7 +53,26 @@ struct commit {
 void commit_confirm(struct op *op);
 void commit_settle(struct op *op);
 
+/* The steps of commit_end.c. */
+void commit_sync(struct op *op);
+void commit_clear(struct op *op);
+
+/* The steps of resolve.c. */
+void commit_resolve(struct op *op);
+void commit_discard(struct op *op);
+
+/* Of resolve.c. False, and the step has ended: the store's lock is not held, or this process may
+ * have been replaced since the record was read. Before whatever changes a disk or a table. */
+bool commit_may_act(struct commit *commit);
+/* With the record as it was read again: all from the beginning. */
+void commit_restart(struct commit *commit);
+/* What has ended, where not all of it went as decided. */
+txn_amend commit_outcome;
+/* On a worker thread. */
+int commit_set_aside(struct commit *commit, struct error *error);
+
 /* Of commit.c, for them. */
+void commit_forget_targets(struct commit *commit);
 void commit_wait_and_retry(struct commit *commit, const char *step);
 void commit_wait_for_clickhouse(struct commit *commit, const struct error *error);
 bool commit_work_failed(struct op *op);

@@ -60,6 +60,7 @@ static const char *expired(const struct txn *txn, uint64_t now_ms)
 static void sweep(uv_timer_t *timer)
 {
     struct coord *coord = timer->data;
+    coord->swept_ms = clock_monotonic_ms();
     if (!coord->recovered || coord->stopping)
         return;
     uint64_t now_ms = clock_monotonic_ms();
@@ -314,6 +315,12 @@ static void state_stored(void *arg, const struct store_result *result)
         mem_replace(&now->reason, next->reason);
         mem_replace(&now->meta, next->meta);
         mem_replace(&now->given_reason, next->given_reason);
+        now->discarding = next->discarding;
+        now->heuristic = next->heuristic;
+        free(now->discarded);
+        now->discarded = next->discarded;
+        now->n_discarded = next->n_discarded;
+        next->discarded = NULL;
         if (now->state != next->state) {
             txn_set_state(txn, next->state);
             txn_pump(txn); /* who waited for the decision may now be answered */
@@ -332,6 +339,12 @@ static void state_stored(void *arg, const struct store_result *result)
 
 void txn_store_state(struct op *op, enum chxa_state state, const char *reason, bool blocked,
                      txn_stored_cb *done)
+{
+    txn_store_amended(op, state, reason, blocked, NULL, done);
+}
+
+void txn_store_amended(struct op *op, enum chxa_state state, const char *reason, bool blocked,
+                       txn_amend *amend, txn_stored_cb *done)
 {
     struct txn *txn = op->txn;
     struct coord *coord = op->coord;
@@ -355,6 +368,8 @@ void txn_store_state(struct op *op, enum chxa_state state, const char *reason, b
         txn->record.state != state && (state == CHXA_COMMITTING || state == CHXA_ABORTING);
     if (decides && txn->given_reason)
         mem_replace(&record->given_reason, txn->given_reason);
+    if (amend)
+        amend(op, record);
     free(record->op_id);
     record->op_id = coord_op_id(coord);
     /* What was prepared is its client's promise, and is kept whoever the writer is now. */

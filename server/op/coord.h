@@ -99,6 +99,18 @@ void coord_prepare(struct coord *coord, const char *xid, const char *meta, uint6
  * what decides a commit or a rollback; or NULL. NOT_OWNER: reply->record names the owner. */
 void coord_finish(struct coord *coord, const char *xid, enum txn_event event, const char *reason,
                   uint64_t wait_ms, coord_cb *done, void *arg);
+/* What an operator wants of a commit that is decided and blocked. */
+enum coord_resolve {
+    COORD_RESOLVE_NONE,
+    COORD_RESOLVE_RETRY,  /* look again now */
+    COORD_RESOLVE_DISCARD /* give up the parts that cannot be attached; the outcome is heuristic */
+};
+/* Waits for Committed, like a commit. WRONG_STATE: not Committing, or (discard) not blocked. */
+void coord_resolve(struct coord *coord, const char *xid, enum coord_resolve action,
+                   const char *reason, uint64_t wait_ms, coord_cb *done, void *arg);
+/* Ends a transaction of another node that is gone: OWNER_ALIVE when it is not, or is this one. */
+void coord_abandon(struct coord *coord, const char *xid, const char *reason, coord_cb *done,
+                   void *arg);
 /* From any node. */
 void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 /* Removes a finished record; WRONG_STATE for others. */

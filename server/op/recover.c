@@ -31,6 +31,7 @@ struct folder { /* in a held area, of no open transaction */
     char *root, *name;
     bool remove;
     bool set_aside; /* no record, but the store may have lost it */
+    bool given_up;  /* an operator gave up what is in it: set aside */
     bool committed;
     uint64_t *named; /* numbers of a committed transaction's parts: none of them may be in it */
     size_t n_named;
@@ -43,6 +44,8 @@ struct recover {
     char *after; /* page token */
     char **xids; /* unfinished transactions to read */
     size_t n_xids, next_xid, gets;
+    size_t n_listed; /* of them; behind them those that only memory takes for unfinished */
+    bool memory_added;
     int gets_code;
     struct folder *folders;
     size_t n_folders, next_folder;
@@ -315,6 +318,22 @@ static void one_loaded(void *arg, struct txn *txn, int code)
     load_more(recover);
 }
 
+/* What was ended elsewhere while this node was away is in no list of unfinished ones. */
+static void add_those_in_memory(struct recover *recover)
+{
+    struct coord *coord = recover->op.coord;
+    recover->memory_added = true;
+    recover->n_listed = recover->n_xids;
+    const struct txn *txn;
+    TAILQ_FOREACH (txn, &coord->txns, link) {
+        if (!txn->loaded || !txn_is_ours(txn) || !txn_is_open(txn) ||
+            txn->read_epoch == recover->epoch)
+            continue;
+        recover->xids = mem_realloc(recover->xids, (recover->n_xids + 1) * sizeof *recover->xids);
+        recover->xids[recover->n_xids++] = mem_strdup(txn_xid(txn));
+    }
+}
+
 static void load_more(struct recover *recover)
 {
     struct op *op = &recover->op;
@@ -331,6 +350,9 @@ static void load_more(struct recover *recover)
         recover->gets_code = 0;
         recover->next_xid = 0;
         store_away(op, code);
+    } else if (!recover->memory_added) {
+        add_those_in_memory(recover);
+        load_more(recover);
     } else {
         op_next(op);
     }
@@ -356,8 +378,8 @@ static void folders_work(struct op *op)
         recover->folders =
             mem_realloc(recover->folders, (recover->n_folders + n) * sizeof *recover->folders);
         for (size_t j = 0; j < n; j++)
-            recover->folders[recover->n_folders++] = (struct folder){
-                mem_strdup(coord->roots[i]), names[j], false, false, false, NULL, 0};
+            recover->folders[recover->n_folders++] =
+                (struct folder){.root = mem_strdup(coord->roots[i]), .name = names[j]};
         free(names);
     }
 }
@@ -417,6 +439,21 @@ static void name_parts(struct folder *folder, const struct chxa_record *record)
             folder->named[folder->n_named++] = record->writes[i].parts[j].number;
 }
 
+/* Ended through another node while this one was lost: a commit may have left parts in detached/,
+ * which the transaction's own operation looks for (resolve.c) before it sets the folder aside. */
+static bool must_obey(struct recover *recover, struct chxa_record *record)
+{
+    if (record->abandoned_by == NULL || record->state != CHXA_COMMITTED || record->n_writes == 0)
+        return false;
+    struct txn *txn = txn_ensure(recover->op.coord, record->xid);
+    if (txn->op || txn->loading)
+        return true; /* it finds out itself */
+    txn_take_record(txn, record);
+    txn->obey = true; /* begins at `resume` */
+    txn_pump(txn);
+    return true;
+}
+
 /* No record, or Aborted: garbage. Committed: its parts were seen in their tables before that was
  * recorded, so markers can be left, and parts that no write names; one that a write names is a
  * hazard, and `clean` refuses to remove it. */
@@ -435,6 +472,10 @@ static void folder_judged(void *arg, const struct store_result *result)
     }
     if (result->code == 0 && result->record->state == CHXA_COMMITTED)
         name_parts(folder, result->record);
+    if (result->code == 0 && folder->remove)
+        folder->given_up = result->record->abandoned_by || result->record->n_discarded;
+    if (result->code == 0 && must_obey(recover, result->record))
+        folder->remove = false;
     recover->next_folder++;
     op_goto(op, "judge");
 }
@@ -477,7 +518,7 @@ static void clean_work(struct op *op)
             continue;
         bool set_aside = folder->set_aside && op->coord->history.store_behind;
         struct error error = {0};
-        if (clean_folder(folder, set_aside, &error) != 0)
+        if (clean_folder(folder, set_aside || folder->given_up, &error) != 0)
             log_error("hazard: held folder not removed", "folder=\"%s/chxa/%s\" error=\"%s\"",
                       folder->root, folder->name, error_message(&error));
         else if (set_aside)
@@ -485,6 +526,9 @@ static void clean_work(struct op *op)
                 "hazard: the store has lost its history, or is another one: held folder without "
                 "a record set aside",
                 "folder=\"%s/chxa/lost/%s\"", folder->root, folder->name);
+        else if (folder->given_up)
+            log_warn("held folder set aside: an operator gave it up", "folder=\"%s/chxa/lost/%s\"",
+                     folder->root, folder->name);
         else
             log_info("held folder removed", "folder=\"%s/chxa/%s\"", folder->root, folder->name);
         error_clear(&error);
@@ -524,7 +568,7 @@ static void recover_finished(struct op *op, int code)
     coord->recovery = NULL;
     if (code || coord->stopping)
         return;
-    log_info("recovered", "unfinished=%zu ms=%llu", recover->n_xids,
+    log_info("recovered", "unfinished=%zu ms=%llu", recover->n_listed,
              (unsigned long long)((clock_monotonic_us() - op->started_us) / 1000));
     if (!coord->store_ready) {
         coord->recovered = false; /* lost again meanwhile: its return starts over */

@@ -146,6 +146,7 @@ void txn_take_record(struct txn *txn, struct chxa_record *record)
     *record = (struct chxa_record){0};
     txn->loaded = true;
     txn->stale = false;
+    txn->read_epoch = store_epoch(txn->coord->store);
     const struct chxa_record *now = &txn->record;
     if (txn->expires_ms == 0 && now->state != CHXA_UNKNOWN)
         txn->expires_ms = txn_deadline_ms(txn->coord, now);
@@ -413,6 +414,36 @@ static bool refuse_other_writer(struct waiter *waiter)
     return true;
 }
 
+/* A commit that is under way, and what an operator wants of it. */
+static void answer_resolve(struct waiter *waiter)
+{
+    struct txn *txn = waiter->txn;
+    const struct chxa_record *record = &txn->record;
+    bool discards = waiter->resolve == COORD_RESOLVE_DISCARD;
+    if (record->state == CHXA_UNKNOWN) {
+        waiter_answer_error(waiter, CHXA_E_TXN_NOT_FOUND, "transaction %s does not exist",
+                            txn_xid(txn));
+    } else if (record->state == CHXA_COMMITTED) {
+        waiter_answer_record(waiter, true, false);
+    } else if (record->state != CHXA_COMMITTING) {
+        waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
+                            "only a decided commit is resolved: transaction %s is %s", txn_xid(txn),
+                            chxa_state_name(record->state));
+    } else if (discards && !record->blocked && !record->discarding) {
+        waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
+                            "transaction %s is not blocked: there is nothing to give up",
+                            txn_xid(txn));
+    } else {
+        if (discards && !record->discarding) {
+            txn->discard_asked = true;
+            mem_replace(&txn->given_reason, waiter->given_reason);
+        }
+        waiter->joined = true;
+        if (txn->op)
+            op_wake(txn->op);
+    }
+}
+
 /* True when the waiters behind it may be looked at. */
 static bool answer_waiter(struct waiter *waiter)
 {
@@ -433,6 +464,10 @@ static bool answer_waiter(struct waiter *waiter)
     }
     if (answer_foreign(waiter))
         return true;
+    if (waiter->resolve && !waiter->joined) {
+        answer_resolve(waiter);
+        return true;
+    }
     struct txn_cell cell = txn_next(txn->record.state, waiter->event);
     if (waiter->event == TXN_BEGIN && cell.verdict == TXN_REPLAY && !waiter->started &&
         refuse_other_writer(waiter))
@@ -492,7 +527,9 @@ static void resume_decided(struct txn *txn)
 {
     if (txn->op || !txn_is_ours(txn) || txn->coord->stopping)
         return;
-    if (txn->record.state == CHXA_COMMITTING)
+    bool obeys = txn->obey && txn->record.state == CHXA_COMMITTED;
+    txn->obey = false;
+    if (txn->record.state == CHXA_COMMITTING || obeys)
         commit_start(txn, true);
     else if (txn->record.state == CHXA_ABORTING)
         rollback_start(txn, NULL);
@@ -603,6 +640,15 @@ void coord_prepare(struct coord *coord, const char *xid, const char *meta, uint6
     uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
 }
 
+void coord_resolve(struct coord *coord, const char *xid, enum coord_resolve action,
+                   const char *reason, uint64_t wait_ms, coord_cb *done, void *arg)
+{
+    struct waiter *waiter = waiter_add(coord, xid, TXN_COMMIT, done, arg);
+    waiter->resolve = action;
+    waiter->given_reason = mem_strdup(reason);
+    uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
+}
+
 void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg)
 {
     waiter_add(coord, xid, TXN_BEGIN, done, arg)->read_only = true;
@@ -624,6 +670,7 @@ void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int c
     txn_note(txn, NULL);
     mem_replace(&txn->new_meta, NULL);
     mem_replace(&txn->given_reason, NULL);
+    txn->discard_asked = false;
     if (code) {
         log_warn("operation failed", "xid=%s op=%s step=%s state=%s code=%s error=\"%s\"",
                  txn_xid(txn), op->kind->name, op->kind->steps[op->at].name,

@@ -22,8 +22,9 @@ struct waiter {
     enum txn_event event;
     bool read_only; /* a GET or forget: answered as soon as the record is loaded */
     bool forget;
-    bool started; /* it started the operation: its answer is no replay */
-    bool joined;  /* it waits for the end of what somebody else started */
+    enum coord_resolve resolve; /* event is TXN_COMMIT: what an operator wants of it */
+    bool started;               /* it started the operation: its answer is no replay */
+    bool joined;                /* it waits for the end of what somebody else started */
     bool told;    /* answered 202 while still in line: it keeps its turn, without another answer */
     bool overdue; /* wait_ms was over before the record was read: answered when it is */
     coord_cb *done;
@@ -50,7 +51,10 @@ struct txn {
     struct chxa_record record; /* .xid always; .state UNKNOWN until loaded, or when there is none */
     bool loaded, loading;
     bool stale; /* a change of ours has an unknown outcome: read it again before the next request */
-    bool pumping; /* on the coordinator's list of those to look at */
+    bool pumping;       /* on the coordinator's list of those to look at */
+    bool discard_asked; /* Committing: by an operator, and not in the record yet */
+    bool
+        obey; /* ended elsewhere while this node was away: what it still holds is to be set aside */
     struct error load_error;
     struct op *op; /* the exclusive operation, or NULL */
     size_t writes_in_flight;
@@ -59,6 +63,7 @@ struct txn {
     char *note;          /* what the running operation waits for; shown as the reason, not stored */
     char *given_reason;  /* of the request that the running operation began with: recorded with its
                             decision */
+    uint64_t read_epoch; /* the store's when the record was read last */
     uint64_t last_seq;   /* of a write */
     uint64_t touched_ms; /* monotonic: last request or end of a write */
     uint64_t expires_ms; /* monotonic: end of the total time-out, once the record is known; see
@@ -89,6 +94,7 @@ struct coord {
     TAILQ_HEAD(, txn) pumps;
     uv_timer_t pump_timer;  /* fires on the next turn when `pumps` is not empty */
     uv_timer_t sweep_timer; /* time-outs of Initialized transactions */
+    uint64_t swept_ms;      /* when it fired last: long ago, and this process was asleep */
 
     _Atomic uint64_t next_number; /* of held parts; taken on worker threads too */
     uint64_t op_counter;
@@ -161,6 +167,11 @@ char *coord_query_id(struct coord *coord, const char *xid, const char *kind);
 typedef void txn_stored_cb(struct op *op, int code);
 void txn_store_state(struct op *op, enum chxa_state state, const char *reason, bool blocked,
                      txn_stored_cb *done);
+/* The same, with what `amend` changes in the record besides (an operator's doing: given_reason,
+ * discarding, heuristic, discarded). */
+typedef void txn_amend(struct op *op, struct chxa_record *record);
+void txn_store_amended(struct op *op, enum chxa_state state, const char *reason, bool blocked,
+                       txn_amend *amend, txn_stored_cb *done);
 
 /* Its sink, for a change that a replaced writer must not make; NULL when it has none. */
 const struct store_fence *txn_fence(const struct txn *txn, struct store_fence *fence);
@@ -174,7 +185,8 @@ void txn_reload(struct op *op, txn_stored_cb *done);
 void begin_start(struct txn *txn, const struct waiter *waiter);
 /* one_phase: check and make durable, without recording Prepared; then commit. */
 void prepare_start(struct txn *txn, bool one_phase);
-/* recovering: the record says Committing already; look at the disk first. */
+/* recovering: the record says Committing already; look at the disk first. Or it says Committed, by
+ * an operator who gave up this node: attach nothing, set aside what is left. */
 void commit_start(struct txn *txn, bool recovering);
 void rollback_start(struct txn *txn, const char *reason);
 void recover_start(struct coord *coord);

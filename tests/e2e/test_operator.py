@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator does to a transaction in doubt, and what is kept of it."""
 import json
+import shutil
+import signal
+import time
 
 import pytest
 from rest import Client
+from tables import Engine
 
 COLUMNS = "day Date, key UInt32"
 DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
@@ -69,3 +73,254 @@ def test_bad_reason(engine, client, xid, body):
     assert client.get(xid).ok()["state"] == "Prepared"
     post(client, xid, "commit", b"{" + b" " * 20000).fails("BODY_TOO_LARGE")
     client.rollback(xid).ok()
+
+
+# ---- resolve ----
+
+
+@pytest.fixture
+def blocked(engine, node, client, xid):
+    """A transaction over two tables whose commit is blocked: one of them is gone."""
+    for name in ("good", "gone"):
+        engine.make(name, COLUMNS, DEFINITION)
+    client.begin(xid).ok((200, 201))
+    for name in ("good", "gone"):
+        client.write(xid, f"INSERT INTO {engine.table(name)} FORMAT TabSeparated", ROWS).ok()
+    client.prepare(xid).ok()
+    engine.query(f"RENAME TABLE {engine.table('gone')} TO {engine.table('away')}")
+    client.commit(xid).fails("BLOCKED")
+    assert client.get(xid).ok()["blocked"] is True
+    return xid
+
+
+def lost(engine):
+    """Parts in lost/: (transaction folder, number)."""
+    found = [path.split("/") for path in engine.held() if path.startswith("lost/")]
+    return sorted((steps[1], steps[2]) for steps in found if len(steps) == 3 and steps[2].isdigit())
+
+
+def clear_lost(engine):
+    engine.clean_held()
+
+
+def test_retry(engine, client, blocked):
+    post(client, blocked, "resolve", {"action": "retry"}).fails("BLOCKED")
+    engine.query(f"RENAME TABLE {engine.table('away')} TO {engine.table('gone')}")
+    answer = post(client, blocked, "resolve", {"action": "retry", "reason": "table is back"}).ok()
+    assert answer["state"] == "Committed" and answer["heuristic"] is None and answer["discarded_parts"] == 0
+    assert engine.count(engine.table("gone")) == engine.count(engine.table("good")) == 2
+    assert post(client, blocked, "resolve", {"action": "retry"}).ok()["replay"] is True
+    assert engine.held() == []
+
+
+def test_discard_some(engine, node, client, blocked):
+    why = "the table was dropped on purpose"
+    answer = post(client, blocked, "resolve", {"action": "discard", "reason": why}).ok()
+    assert answer["state"] == "Committed" and answer["heuristic"] == "mixed"
+    assert answer["given_reason"] == why and answer["discarding"] is False and answer["blocked"] is False
+    assert (answer["discarded_parts"], answer["discarded_rows"]) == (2, 2)
+    assert engine.count(engine.table("good")) == 2
+    assert len(lost(engine)) == 2 and engine.held_parts() == []
+    # It stays so: for who commits again, who asks, and after a restart.
+    node.stop()
+    node.start()
+    for replay in (client.commit(blocked).ok(), post(client, blocked, "resolve", {"action": "discard", "reason": "x"}).ok()):
+        assert replay["replay"] is True and replay["heuristic"] == "mixed" and replay["given_reason"] == why
+    record = client.get(blocked).ok()
+    parts = {write["table"]: {part["discarded"] for part in write["parts"]} for write in record["writes"]}
+    assert parts == {"good": {False}, "gone": {True}}
+    assert client.list(state="Committed").ok()["transactions"][0]["heuristic"] == "mixed"
+    client.rollback(blocked).fails("WRONG_STATE")
+    # Nobody attaches it later.
+    engine.query(f"RENAME TABLE {engine.table('away')} TO {engine.table('gone')}")
+    assert client.commit(blocked).ok()["replay"] is True
+    assert engine.count(engine.table("gone")) == 0 and engine.detached("gone") == []
+    clear_lost(engine)
+
+
+def test_discard_all(engine, client, xid):
+    engine.make("t", COLUMNS, DEFINITION)
+    prepared(client, engine, xid)
+    engine.query(f"DROP TABLE {engine.table('t')}" + ("" if engine.is_old else " SYNC"))
+    # The same name, another table: also when it looks the same.
+    engine.make("t", "day Date, key String", DEFINITION)
+    client.commit(xid).fails("BLOCKED")
+    answer = post(client, xid, "resolve", {"action": "discard", "reason": "recreated"}).ok()
+    assert answer["heuristic"] == "rolled_back" and answer["discarded_rows"] == 2
+    assert engine.count(engine.table("t")) == 0 and engine.detached("t") == []
+    assert len(lost(engine)) == 2
+    clear_lost(engine)
+
+
+def test_discard_what_clickhouse_refuses(engine, client, xid):
+    """One part is damaged: it is given up, and the others are attached."""
+    engine.make("t", COLUMNS, DEFINITION)
+    client.begin(xid).ok((200, 201))
+    for key in range(3):
+        client.write(xid, f"INSERT INTO {engine.table('t')} FORMAT TabSeparated", b"2024-01-01\t%d\n" % key).ok()
+    client.prepare(xid).ok()
+    damaged = sorted(engine.held_parts())[1]
+    for root in engine.roots():
+        for name in ("columns.txt", "checksums.txt", "count.txt"):
+            path = root / "chxa" / damaged / name
+            if path.exists():
+                path.unlink()
+                path.write_bytes(b"rubbish\n")
+    client.commit(xid).fails("BLOCKED")
+    answer = post(client, xid, "resolve", {"action": "discard", "reason": "disk error"}).ok()
+    assert answer["heuristic"] == "mixed" and answer["discarded_parts"] == 1, answer
+    assert sorted(engine.value(f"SELECT key FROM {engine.table('t')} ORDER BY key").split()) == ["0", "2"]
+    assert lost(engine) == [tuple(damaged.split("/"))]
+    clear_lost(engine)
+
+
+def test_discard_what_vanished(engine, client, xid):
+    engine.make("t", COLUMNS, DEFINITION)
+    prepared(client, engine, xid)
+    gone = sorted(engine.held_parts())[0]
+    for root in engine.roots():
+        path = root / "chxa" / gone
+        if path.exists():
+            shutil.rmtree(path)
+    client.commit(xid).fails("BLOCKED")
+    answer = post(client, xid, "resolve", {"action": "discard", "reason": "rm -r"}).ok()
+    assert answer["heuristic"] == "mixed" and answer["discarded_parts"] == 1
+    assert engine.count(engine.table("t")) == 1
+    clear_lost(engine)
+
+
+def test_resolve_is_refused(engine, client, xid):
+    """Where nothing is blocked there is nothing to give up."""
+    engine.make("t", COLUMNS, DEFINITION)
+    discard, retry = {"action": "discard", "reason": "x"}, {"action": "retry"}
+    for body in (discard, retry):
+        post(client, xid, "resolve", body).fails("TXN_NOT_FOUND")
+    prepared(client, engine, xid)
+    for body in (discard, retry):
+        post(client, xid, "resolve", body).fails("WRONG_STATE")
+    for body in ({}, None, {"action": "convert!"}, {"action": "discard"}, {"action": 1}, {"action": "retry", "x": 1}):
+        post(client, xid, "resolve", body).fails("INVALID_REQUEST")
+    assert client.get(xid).ok()["state"] == "Prepared"
+    client.rollback(xid).ok()
+    for body in (discard, retry):
+        post(client, xid, "resolve", body).fails("WRONG_STATE")
+
+
+# ---- abandon ----
+
+
+@pytest.fixture(params=["18.16", "26.7"])
+def pair(request, lab, start_node):
+    """The owner n1 and another node n2, each with a ClickHouse of its own."""
+    first = Engine(lab.clickhouse(request.param), "operator")
+    second = Engine(lab.clickhouse("18.16", "r2" if request.param == "18.16" else "r1"), "operator2")
+    for engine in (first, second):
+        engine.clean_held()
+        engine.create()
+    first.make("t", COLUMNS, DEFINITION)
+    nodes = [
+        start_node(engine, "zookeeper", name, session_timeout_ms=2000)
+        for engine, name in ((first, "n1"), (second, "n2"))
+    ]
+    yield first, nodes[0], Client(nodes[0].url), Client(nodes[1].url)
+    for node in nodes:
+        node.stop()
+    for engine in (first, second):
+        engine.clean_held()
+        engine.drop()
+
+
+def abandon(client, xid, reason="n1 burnt down"):
+    """As soon as the dead owner's session is over."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = post(client, xid, "abandon", {"reason": reason})
+        if answer.code != "OWNER_ALIVE" or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.2)
+
+
+def test_abandon(pair, xid):
+    engine, node, one, two = pair
+    one.begin(f"{xid}.open").ok((200, 201))
+    one.write(f"{xid}.open", f"INSERT INTO {engine.table('t')} FORMAT TabSeparated", ROWS).ok()
+    prepared(one, engine, xid)
+    prepared(one, engine, f"{xid}.kept")
+    prepared(one, engine, f"{xid}.done")
+    one.commit(f"{xid}.done").ok()
+    for client in (one, two):
+        post(client, xid, "abandon", {"reason": "too early"}).fails("OWNER_ALIVE")
+        post(client, f"{xid}.none", "abandon", {"reason": "x"}).fails("TXN_NOT_FOUND")
+        post(client, xid, "abandon", {}).fails("INVALID_REQUEST")
+    assert one.get(xid).ok()["state"] == "Prepared"
+    node.kill()
+    for name in (xid, f"{xid}.open"):
+        answer = abandon(two, name).ok()
+        assert answer["state"] == "Aborted" and answer["heuristic"] is None and answer["rows"] == 2
+        assert answer["abandoned_by"] == "n2" and answer["given_reason"] == answer["reason"] == "n1 burnt down"
+        assert post(two, name, "abandon", {"reason": "again"}).ok()["replay"] is True
+        assert two.get(name).ok()["owner"] == "n1"
+    post(two, f"{xid}.done", "abandon", {"reason": "x"}).fails("WRONG_STATE")
+    # The one that came back obeys, and still has what nobody gave up.
+    node.start()
+    assert engine.count(engine.table("t")) == 2 and engine.detached("t") == []
+    one.commit(xid).fails("WRONG_STATE")
+    assert {folder for folder, _ in lost(engine)} == {f"t-{xid}", f"t-{xid}.open"}
+    assert len(lost(engine)) == 4
+    assert {path.split("/")[0] for path in engine.held_parts()} == {f"t-{xid}.kept"}
+    one.commit(f"{xid}.kept").ok()
+    assert engine.count(engine.table("t")) == 4
+
+
+def test_abandon_a_decided_commit(pair, xid):
+    """It was promised, so it is not aborted; nobody knows what of it is there, and it says so."""
+    engine, node, one, two = pair
+    prepared(one, engine, xid)
+    engine.query(f"RENAME TABLE {engine.table('t')} TO {engine.table('away')}")
+    one.commit(xid).fails("BLOCKED")
+    node.kill()
+    engine.query(f"RENAME TABLE {engine.table('away')} TO {engine.table('t')}")
+    answer = abandon(two, xid).ok()
+    assert answer["state"] == "Committed" and answer["heuristic"] == "hazard" and answer["discarded_rows"] == 2
+    assert two.commit(xid).ok()["heuristic"] == "hazard"
+    node.start()
+    deadline = time.monotonic() + 20
+    while not lost(engine) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(lost(engine)) == 2 and engine.held_parts() == []
+    assert engine.count(engine.table("t")) == 0 and engine.detached("t") == []
+    replay = one.commit(xid).ok()
+    assert replay["replay"] is True and replay["heuristic"] == "hazard"
+
+
+def test_abandoned_while_the_owner_sleeps(pair, xid):
+    """It wakes with all of it in memory, and obeys without a restart."""
+    engine, node, one, two = pair
+    prepared(one, engine, xid)
+    prepared(one, engine, f"{xid}.2")
+    engine.query(f"RENAME TABLE {engine.table('t')} TO {engine.table('away')}")
+    one.commit(f"{xid}.2").fails("BLOCKED")
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        assert abandon(two, xid).ok()["state"] == "Aborted"
+        assert abandon(two, f"{xid}.2").ok()["heuristic"] == "hazard"
+    finally:
+        engine.query(f"RENAME TABLE {engine.table('away')} TO {engine.table('t')}")
+        node.process.send_signal(signal.SIGCONT)
+    answer = one.commit(xid)
+    assert answer.code in ("WRONG_STATE", "STORE_CONFLICT", "STORE_UNAVAILABLE", "NOT_READY"), answer
+    deadline = time.monotonic() + 30
+    while len(lost(engine)) < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(lost(engine)) == 4 and engine.held_parts() == []
+    assert engine.count(engine.table("t")) == 0 and engine.detached("t") == []
+    one.commit(xid).fails("WRONG_STATE")
+    assert one.commit(f"{xid}.2").ok()["heuristic"] == "hazard"
+
+
+def test_nobody_else_to_ask(engine, client, xid):
+    engine.make("t", COLUMNS, DEFINITION)
+    prepared(client, engine, xid)
+    post(client, xid, "abandon", {"reason": "x"}).fails("OWNER_ALIVE")
+    client.rollback(xid).ok()
+    post(client, xid, "abandon", {"reason": "x"}).fails("WRONG_STATE")

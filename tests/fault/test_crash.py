@@ -28,7 +28,7 @@ WITHOUT_SENT = {
     "sink_recover.list", "sink_recover.owners", "sink_recover.read",
 }
 # Reached by test_blocked only: a commit that ClickHouse refuses.
-WHEN_BLOCKED = {"commit.retreat", "commit.block", "commit.mend"}
+WHEN_BLOCKED = {"commit.retreat", "commit.block", "commit.mend", "commit.resolve", "commit.discard"}
 # "sent" of a step that does nothing unless there is something to do.
 IDLE = {"commit.mend:sent"}
 
