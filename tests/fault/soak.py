@@ -7,8 +7,9 @@
 For each pair of engine and store in turn: chxad, ClickHouse (18.16: with a second replica), ZooKeeper, and a
 proxy before ClickHouse and before ZooKeeper. A round lasts up to two minutes; then everything is healed, every
 transaction is resolved, and the rows are counted: none missing, none twice, none of what was rolled back;
-nothing held, nothing detached, nothing unfinished. In the first half of the rounds chxad itself is only
-stopped and cut off, never killed, so that what it leaks shows in its memory and descriptors.
+every named sink's checkpoint is what it committed last; nothing held, nothing detached, nothing unfinished.
+In the first half of the rounds chxad itself is only stopped and cut off, never killed, so that what it leaks
+shows in its memory and descriptors.
 
 The seed chooses what is done; when it meets what, the machine decides. A run that fails keeps its folder.
 """
@@ -31,7 +32,7 @@ sys.path[:0] = [str(TESTS / "lib"), str(TESTS / "e2e"), str(TESTS / "fault")]
 import servers  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from rest import Client  # noqa: E402
-from soak_sinks import ABORT, COMMIT, Ledger, Sink  # noqa: E402
+from soak_sinks import ABORT, COMMIT, Ledger, NamedSink, Sink  # noqa: E402
 from tables import Engine  # noqa: E402
 
 PAIRS = [("18.16", "zookeeper"), ("26.7", "sqlite"), ("26.7", "zookeeper"), ("18.16", "sqlite")]
@@ -373,7 +374,7 @@ class Check:
         assert not found, f"{len(found)} unfinished: {found[:3]}"
         return True
 
-    def run(self):
+    def run(self, sinks):
         self.heal()
         # Those that nobody came back for end by the idle time-out.
         wait_for("no transaction is unfinished", HEAL_SECONDS, self.unfinished)
@@ -388,6 +389,9 @@ class Check:
         for name in self.world.names:
             self.detached(name)
         self.scratch()
+        for sink in sinks:
+            if isinstance(sink, NamedSink):
+                sink.check_checkpoint(self.client)
 
     def rows(self, engine, name):
         table = engine.table(name)
@@ -441,7 +445,10 @@ def run_pair(folder, engine, store, seconds, seed, ledger):
             spare_chxad = number < (rounds + 1) // 2
             chaos = Chaos(world, f"{seed}/{number}", ledger, spare_chxad)
             first_sink = number * SINKS
-            sinks = [Sink(first_sink + n, world.chxad.url, world.tables, ledger, stop) for n in range(SINKS)]
+            kinds = (Sink, NamedSink)
+            sinks = [
+                kinds[n % 2](first_sink + n, world.chxad.url, world.tables, ledger, stop) for n in range(SINKS)
+            ]
             for sink in sinks:
                 sink.start()
             chaos.run(seconds / rounds)
@@ -454,11 +461,11 @@ def run_pair(folder, engine, store, seconds, seed, ledger):
                 if sink.is_alive():
                     ledger.fault(f"{sink.name} does not end")
             try:
-                Check(world, ledger, chaos.watch).run()
+                Check(world, ledger, chaos.watch).run(sinks)
                 if not spare_chxad:
                     world.chxad.kill()
                     world.chxad.spawn()
-                    Check(world, ledger, chaos.watch).run()
+                    Check(world, ledger, chaos.watch).run(sinks)
             except (AssertionError, OSError, servers.ClickHouseError) as error:
                 ledger.fault(f"the check ended by {type(error).__name__}: {error}")
             descriptors = max(descriptors, chaos.descriptors)

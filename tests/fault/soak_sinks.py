@@ -41,6 +41,8 @@ class Txn:
         self.fate = OPEN
         self.ended = False  # chxad confirmed the fate
         self.asked = None  # "one-phase": a commit was sent before anything was promised
+        self.epoch = None  # of a named sink
+        self.meta = None  # what the sink's checkpoint must have once this was committed last
 
     def add(self, table, first, count):
         before = self.rows.get(table, (0, 0))
@@ -163,7 +165,7 @@ class Sink(threading.Thread):
         txn = self.ledger.new(self.name)
         dies = self.random.choice((0, 0, 0, 0.15))
         try:
-            self.call(txn, "begin", lambda c: c.begin(txn.xid))
+            self.begin(txn)
             if self.chance(0.15):
                 self.write_at_once(txn)
             else:
@@ -175,9 +177,19 @@ class Sink(threading.Thread):
         except Died:
             self.ledger.count("clients died")
             self.ledger.note(f"{txn.xid} client died, fate {txn.fate}")
-            self.later.append((time.monotonic() + self.random.random() * 20, txn))
+            self.come_back(txn)
         except Final as final:
             self.refused(txn, final.answer)
+
+    def begin(self, txn):
+        self.call(txn, "begin", lambda c: c.begin(txn.xid))
+
+    def prepare(self, txn):
+        self.call(txn, "prepare", lambda c: c.prepare(txn.xid))
+
+    def come_back(self, txn):
+        """Its next life looks after what it left, some time."""
+        self.later.append((time.monotonic() + self.random.random() * 20, txn))
 
     def write(self, txn, write_id):
         table = self.random.choice(self.tables)
@@ -250,7 +262,7 @@ class Sink(threading.Thread):
     def end(self, txn, dies):
         way = self.random.random()
         if way < 0.5:
-            self.call(txn, "prepare", lambda c: c.prepare(txn.xid))
+            self.prepare(txn)
             self.may_die(dies)
             self.ledger.decide(txn, COMMIT if self.chance(0.85) else ABORT)
             self.may_die(dies)
@@ -329,3 +341,80 @@ class Sink(threading.Thread):
             self.ledger.fault(f"{txn.xid} refused: {answer!r}")
         self.ledger.decide(txn, ABORT)
         self.resolve(txn)
+
+
+class NamedSink(Sink):
+    """A sink with a name and an epoch, as of a stream processor: what it left behind it recovers at once, in one
+    request; and its checkpoint is what it committed last."""
+
+    def __init__(self, number, url, tables, ledger, stop):
+        super().__init__(number, url, tables, ledger, stop)
+        self.sink = f"sink:{ledger.seed}:{number}"
+        self.epoch = 1
+
+    def begin(self, txn):
+        txn.epoch, txn.meta = self.epoch, {"begun": txn.number}
+        self.call(txn, "begin", lambda c: c.begin(txn.xid, sink=self.sink, epoch=txn.epoch, meta=txn.meta))
+
+    def prepare(self, txn):
+        if self.chance(0.5):
+            # The first prepare counts, and every retry says the same.
+            txn.meta = {"prepared": txn.number}
+            self.call(txn, "prepare", lambda c: c.prepare(txn.xid, meta=txn.meta))
+        else:
+            super().prepare(txn)
+
+    def come_back(self, txn):
+        """Presumed abort, except for what was decided, or may have been: that is listed."""
+        if txn.fate == OPEN and txn.asked is None:
+            self.ledger.decide(txn, ABORT)
+        commit = [] if txn.fate == ABORT else [txn.xid]
+        self.epoch += 1
+        since = time.monotonic()
+        while True:
+            answer = self.call(txn, "recover", lambda c: c.recover(self.sink, self.epoch, commit))
+            errors = {entry["xid"]: entry["error"] for entry in answer["transactions"] if "error" in entry}
+            error = errors.get(txn.xid)
+            if answer["complete"] or (error and not error["retryable"] and commit):
+                break
+            if time.monotonic() - since > STUCK_SECONDS:
+                self.ledger.fault(f"{txn.xid} recover: no end after {STUCK_SECONDS} s, last {answer!r}")
+                return
+            time.sleep(0.2)
+        self.ledger.count("recovered")
+        self.recovered(txn, error, answer)
+
+    def recovered(self, txn, error, answer):
+        if error is None:
+            if txn.fate == OPEN:
+                self.ledger.decide(txn, COMMIT)
+            self.check_state(txn, answer)
+            self.ended(txn)
+        elif txn.fate == OPEN and error["code"] in ("FENCED", "WRONG_STATE"):
+            # Never prepared: the old life's commit has come too late, and stays too late.
+            self.ledger.count(f"recover: {error['code']}")
+            self.ledger.decide(txn, ABORT)
+            self.resolve(txn)
+        else:
+            self.ledger.fault(f"{txn.xid} decided {txn.fate}, but recover answers {answer!r}")
+
+    def check_state(self, txn, answer):
+        for entry in answer["transactions"]:
+            want = "Committed" if entry["xid"] == txn.xid and txn.fate == COMMIT else "Aborted"
+            if entry["state"] != want:
+                self.ledger.fault(f"{entry['xid']} is not {want} after recover: {answer!r}")
+
+    def expected_checkpoint(self):
+        """The last that it began and committed: (xid, epoch, meta), or None."""
+        mine = [txn for txn in self.ledger.txns if txn.sink == self.name and txn.fate == COMMIT]
+        return (mine[-1].xid, mine[-1].epoch, mine[-1].meta) if mine else None
+
+    def check_checkpoint(self, client):
+        answer = client.sink(self.sink).ok()
+        found = answer["checkpoint"]
+        if found is not None:
+            found = (found["xid"], found["epoch"], found["meta"])
+        if found != self.expected_checkpoint():
+            self.ledger.fault(f"the checkpoint of {self.sink} is {found}, not {self.expected_checkpoint()}")
+        if answer["open"]:
+            self.ledger.fault(f"{self.sink} has open transactions: {answer!r}")
