@@ -166,7 +166,7 @@ class Chaos:
                 events += [(self.kill, name)] * 3
             events += [(self.freeze, name)] * 2
         if not spare_chxad:
-            events += [(self.terminate, "chxad"), (self.kill_both, "clickhouse"), (self.kill_both, "clickhouse")]
+            events += [(self.kill, "chxad"), (self.kill_both, "clickhouse")] * 4 + [(self.terminate, "chxad")] * 2
         for name in ("ch_proxy", "zk_proxy", "replication_proxy"):
             if getattr(self.world, name):
                 events += [(self.disturb, name)] * 4
