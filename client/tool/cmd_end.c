@@ -27,7 +27,7 @@ static int ask_to_lose(struct tool *tool, const char *xid, const char *action, c
         free(sentence);
         return TOOL_DECLINED;
     }
-    char *question = tool_printf("%s: %s. Type the id to %s it:", xid, what, action);
+    char *question = tool_printf("%s: %s. Type the id to %s:", xid, what, action);
     bool agreed = ask_person(question, xid);
     free(question);
     if (agreed)

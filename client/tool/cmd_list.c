@@ -48,6 +48,8 @@ char *list_query(const struct tool_options *options, bool prepared_only)
     char *states = prepared_only ? tool_strdup("Prepared") : comma_list(&options->state);
     if (*states)
         query = ask_query_add(query, "state", states);
+    else if (options->in_doubt)
+        query = ask_query_add(query, "state", "Prepared,Committing,Aborting");
     else if (!options->all)
         query = ask_query_add(query, "unfinished", "1");
     free(states);
@@ -62,7 +64,7 @@ char *list_query(const struct tool_options *options, bool prepared_only)
         snprintf(number, sizeof number, "%" PRIu64, options->older_than.value);
         query = ask_query_add(query, "older_than_ms", number);
     }
-    if (options->in_doubt)
+    if (options->in_doubt && options->state.n)
         query = ask_query_add(query, "in_doubt", "1");
     if (options->blocked)
         query = ask_query_add(query, "blocked", "1");

@@ -122,7 +122,11 @@ static int load_one(struct load *load, const struct load_file *file)
         tool_complain("cannot read %s: %s", file->path, strerror(errno));
         return TOOL_FAILED;
     }
-    char *label = text_safe(strcmp(file->path, "-") == 0 ? "standard input" : file->path);
+    const char *slash = strrchr(file->path, '/');
+    const char *name = strcmp(file->path, "-") == 0 ? "standard input"
+                       : slash                      ? slash + 1
+                                                    : file->path;
+    char *label = text_safe(name);
     load->sent = 0;
     progress_start(&load->progress, label, size);
     struct chxa_written written;
@@ -138,6 +142,7 @@ static int load_one(struct load *load, const struct load_file *file)
         add_result(load, file, &written);
     else
         rc = interrupted ? TOOL_INTERRUPTED : ask_failed(load->tool, file->path, &error);
+    load->progress.label = load->xid;
     free(label);
     return rc;
 }
@@ -379,6 +384,7 @@ int tool_cmd_load(struct tool *tool)
         .xid = options->txn ? tool_strdup(options->txn) : make_xid(&plan),
         .started_ms = progress_clock_ms(),
     };
+    load.progress.label = load.xid;
     load.progress.shown = isatty(STDERR_FILENO) && !options->no_progress && !options->json;
     if (tool->document)
         tool_json_set(tool->document, "files", json_array());

@@ -114,9 +114,10 @@ static void put_sums(const struct tool *tool, const json_t *record)
     char rows[32], bytes[32];
     text_count((uint64_t)view_number(record, "rows"), rows, sizeof rows);
     text_bytes((uint64_t)view_number(record, "bytes"), bytes, sizeof bytes);
-    char *text = tool_printf("%s in %zu writes, %" PRId64 " parts, %s", rows,
-                             json_array_size(json_object_get(record, "writes")),
-                             view_number(record, "parts"), bytes);
+    size_t n_writes = json_array_size(json_object_get(record, "writes"));
+    int64_t n_parts = view_number(record, "parts");
+    char *text = tool_printf("%s in %zu write%s, %" PRId64 " part%s, %s", rows, n_writes,
+                             n_writes == 1 ? "" : "s", n_parts, n_parts == 1 ? "" : "s", bytes);
     put_field(tool, "rows", text);
     free(text);
     if (view_number(record, "discarded_rows") > 0 || view_number(record, "discarded_parts") > 0) {

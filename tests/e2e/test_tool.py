@@ -1,0 +1,643 @@
+# SPDX-License-Identifier: Apache-2.0
+"""chxa, the operator's command: every command, filter and exit code, its document, its questions, a person at a terminal."""
+import gzip
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import servers
+from rest import Client
+from tables import Engine
+from tool import Terminal, Tool
+
+COLUMNS = "day Date, key UInt32"
+DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
+ROWS = b"2024-01-01\t1\n2024-01-02\t2\n"
+
+# Most of the tool does not depend on the engine or the store.
+once = pytest.mark.parametrize("engine_name, store_name", [("26.7", "sqlite")])
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def table(engine):
+    return engine.make("t", COLUMNS, DEFINITION)
+
+
+@pytest.fixture
+def tool(node):
+    return Tool(node.url)
+
+
+@pytest.fixture
+def make(client, table):
+    """make(state, **begin): a transaction in that state with two rows; returns its id."""
+
+    def make(state, table=table, **fields):
+        xid = f"op:{next(_numbers)}"
+        client.begin(xid, **fields).ok(201)
+        client.write(xid, f"INSERT INTO {table} FORMAT TabSeparated", ROWS).ok()
+        if state in ("Prepared", "Committed"):
+            client.prepare(xid).ok()
+        if state == "Committed":
+            client.commit(xid).ok()
+        if state == "Aborted":
+            client.rollback(xid).ok()
+        assert client.get(xid)["state"] == state
+        return xid
+
+    return make
+
+
+def ids(document):
+    return [record["xid"] for record in document["transactions"]]
+
+
+# ---- list and show ----
+
+
+def test_list_says_what_is_in_doubt(tool, make, client):
+    open_, prepared = make("Initialized"), make("Prepared", sink="job.1", epoch=3)
+    done = make("Committed")
+    lines = tool("list").out
+    assert open_ in lines and prepared in lines and done not in lines
+    row = next(line for line in lines.splitlines() if line.startswith(prepared))
+    assert row.split()[:3] == [prepared, "Prepared", "0s"] or row.split()[1] == "Prepared"
+    assert " 2 " in row and "n1" in row and "job.1" in row
+    assert f"chxa commit {prepared}" in lines and f"chxa rollback {prepared}" in lines
+    assert "2 transactions, 1 in doubt, 0 blocked" in lines
+    assert "\x1b" not in lines
+
+    document = tool.json("list")
+    assert set(ids(document)) == {open_, prepared} and document["in_doubt"] == 1
+    entry = next(record for record in document["transactions"] if record["xid"] == prepared)
+    assert entry["rows"] == 2 and entry["in_doubt"] and entry["owner_live"] is True
+    assert entry["sink"] == "job.1" and "job.1" in entry["next"]
+    assert set(ids(tool.json("list", "--all"))) == {open_, prepared, done}
+
+
+@once
+def test_filters(tool, make, engine, client):
+    other = engine.make("other", COLUMNS, DEFINITION)
+    open_, prepared = make("Initialized"), make("Prepared", sink="job.1", epoch=3)
+    elsewhere = make("Prepared", table=other)
+    done = make("Committed")
+    assert ids(tool.json("list", "--state", "Committed")) == [done]
+    assert set(ids(tool.json("list", "-s", "Prepared,Initialized"))) == {open_, prepared, elsewhere}
+    assert set(ids(tool.json("list", "-s", "Prepared", "-s", "Committed"))) == {done, prepared, elsewhere}
+    assert ids(tool.json("list", "--sink", "job.1")) == [prepared]
+    assert ids(tool.json("list", "--sink", "job.2")) == []
+    assert set(ids(tool.json("list", "--owner", "n1"))) == {open_, prepared, elsewhere}
+    assert ids(tool.json("list", "--owner", "n2")) == []
+    assert ids(tool.json("list", "--older-than", "1h")) == []
+    assert set(ids(tool.json("list", "--age", "0ms"))) == {open_, prepared, elsewhere}
+    assert set(ids(tool.json("list", "--in-doubt"))) == {prepared, elsewhere}
+    assert ids(tool.json("list", "--limit", "1", "--in-doubt")) == [prepared]
+    assert set(tool("list", "-q", "--in-doubt").out.split()) == {prepared, elsewhere}
+    # What the node does not understand is the node's to say.
+    assert "INVALID_REQUEST" in tool("list", "--state", "Prepard", exit=1).err
+    assert tool.json("list", "--state", "Prepard", exit=1)["error"]["code"] == "INVALID_REQUEST"
+
+
+@once
+def test_a_long_list_comes_in_pages(tool, client):
+    wanted = []
+    for number in range(450):
+        wanted.append(f"page:{number:04}")
+        client.begin(wanted[-1]).ok(201)
+    assert sorted(tool("list", "-q").out.split()) == wanted
+    assert sorted(ids(tool.json("list"))) == wanted
+    lines = tool("list").out.splitlines()
+    assert len([line for line in lines if line.startswith("page:")]) == 450
+    assert lines[-1] == "450 transactions, 0 in doubt, 0 blocked"
+    assert len(ids(tool.json("list", "--limit", "201"))) == 201
+    # A reader that has seen enough is no error of ours, and no hanging either.
+    process = tool.start("list", "-q", stdout=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(20)
+
+
+def test_show(tool, make, client, engine):
+    xid = make("Prepared", sink="job.1", epoch=3, meta={"offset": 4711})
+    text = tool("show", xid).out
+    for wanted in (xid, "Prepared", "n1", "job.1, epoch 3", '{"offset":4711}', f"{engine.database}.t", f"chxa commit {xid}"):
+        assert wanted in text, text
+    parts = tool("show", xid, "--parts").out
+    for part in client.get(xid)["writes"][0]["parts"]:
+        assert part["name"] in parts and part["name"] not in text
+    record = tool.json("show", xid)["transactions"][0]
+    assert record["rows"] == 2 and record["writes"][0]["rows"] == 2 and record["meta"] == {"offset": 4711}
+    missing = tool("show", "no-such", exit=4)
+    assert "TXN_NOT_FOUND" in missing.err
+    assert ids(tool.json("show", "no-such", xid, exit=4)) == [xid]
+
+
+# ---- ending ----
+
+
+def test_commit(tool, make, client, engine, table):
+    xid = make("Prepared")
+    assert "committed" in tool("commit", xid, "--reason", "checkpoint 7 completed").out
+    assert engine.count(table) == 2
+    assert client.get(xid)["given_reason"] == "checkpoint 7 completed"
+    tool("commit", xid)
+    assert tool.json("commit", xid)["results"][0]["state"] == "Committed"
+    tool("rollback", xid, "--force", exit=5)
+    assert engine.count(table) == 2
+
+    open_ = make("Initialized")
+    for words in ((), ("--reason", "x")):
+        refused = tool("commit", open_, *words, exit=5)
+        assert "Initialized" in refused.err
+    assert client.get(open_)["state"] == "Initialized"
+    tool("commit", open_, "--one-phase")
+    assert engine.count(table) == 4
+    tool("commit", make("Aborted"), exit=5)
+    assert tool.json("commit", "no-such", exit=4)["results"][0]["error"]["code"] == "TXN_NOT_FOUND"
+
+
+def test_rollback_of_what_is_prepared_wants_force(tool, make, client, engine, table):
+    xid = make("Prepared")
+    declined = tool("rollback", xid, exit=8)
+    assert "--force" in declined.err and "Prepared" in declined.err
+    tool("rollback", xid, "--yes", exit=8)
+    assert client.get(xid)["state"] == "Prepared"
+    assert tool.json("rollback", xid, exit=8)["results"][0]["error"] is None
+    assert "rolled back" in tool("rollback", xid, "--force", "--reason", "checkpoint 8 failed").out
+    record = client.get(xid)
+    assert record["state"] == "Aborted" and record["given_reason"] == "checkpoint 8 failed"
+    assert engine.count(table) == 0 and engine.held() == []
+    tool("rollback", xid)
+    # What is still being written was promised nothing.
+    open_ = make("Initialized")
+    tool("rollback", open_)
+    assert client.get(open_)["state"] == "Aborted"
+    tool("rollback", "no-such", exit=4)
+
+
+@once
+def test_forget(tool, make, client):
+    xid = make("Prepared")
+    tool("forget", xid, exit=5)
+    done = make("Committed")
+    tool("forget", done)
+    client.get(done).fails("TXN_NOT_FOUND")
+    tool("forget", done, exit=4)
+    assert client.get(xid)["state"] == "Prepared"
+
+
+@once
+def test_several_and_from_standard_input(tool, make, client, engine, table):
+    one, two, open_ = make("Prepared"), make("Prepared"), make("Initialized")
+    listed = tool("list", "-q", "--in-doubt").out
+    assert set(listed.split()) == {one, two}
+    tool("commit", "-", input=listed.encode())
+    assert engine.count(table) == 4
+    # The worst end of all is the end.
+    document = tool.json("commit", one, "no-such", open_, exit=5)
+    assert [result["exit"] for result in document["results"]] == [0, 4, 5]
+    three = make("Prepared")
+    tool("rollback", "-", input=f"{three}\n".encode(), exit=8)
+    tool("rollback", "-", "--force", input=f"{three}\n\n  {three}\n".encode())
+    tool("commit", "-", input=b"not/an/id\n", exit=2)
+
+
+@once
+def test_dry_run_changes_nothing(tool, make, client, node):
+    made = [make("Initialized"), make("Prepared", sink="job.1", epoch=3), make("Committed")]
+    before = [client.get(xid).json for xid in made]
+    sink = client.sink("job.1").json
+    for command, codes in (("commit", [5, 0, 0]), ("rollback", [0, 0, 5]), ("forget", [5, 5, 0])):
+        document = tool.json(command, "-n", "-f" if command == "rollback" else "-y", *made, exit=5)
+        assert [result["exit"] for result in document["results"]] == codes
+    tool("commit", "--one-phase", "--dry-run", made[0])
+    tool("resolve", "--discard", "--reason", "x", "-n", "-f", made[1], exit=5)
+    tool("abandon", "--reason", "x", "-n", "-f", made[1])
+    plan = tool.json("recover", "job.1", "--dry-run")
+    assert plan["plan"] == [{"xid": made[1], "state": "Prepared", "action": "rollback"}] and plan["epoch"] == 4
+    tool("load", "--table", "db.t", "--format", "CSV", "-n", "/etc/hostname")
+    for record, xid in zip(before, made):
+        assert client.get(xid).json == record
+    assert client.sink("job.1").json == sink
+
+
+# ---- sinks and nodes ----
+
+
+def test_recover(tool, make, client, engine, table):
+    done = make("Committed", sink="job.1", epoch=3, meta={"offset": 1})
+    keep, drop = make("Prepared", sink="job.1", epoch=3), make("Prepared", sink="job.1", epoch=3)
+    open_ = make("Initialized", sink="job.1", epoch=3)
+    other = make("Prepared", sink="job.2", epoch=1)
+
+    # Without a sink: what is prepared, and nothing is done.
+    assert set(ids(tool.json("recover"))) == {keep, drop, other}
+    assert ids(tool.json("recover", "--sink", "job.2")) == [other]
+    assert client.get(keep)["state"] == "Prepared"
+
+    sink = tool.json("sinks", "job.1")["sink"]
+    assert sink["checkpoint"]["xid"] == done and sink["checkpoint"]["meta"] == {"offset": 1}
+    assert "offset" in tool("sinks", "job.1").out
+    declined = tool("recover", "job.1", "--commit", keep, exit=8)
+    assert f"commit    {keep}" in declined.out and f"rollback  {drop}" in declined.out
+    assert client.get(drop)["state"] == "Prepared" and client.sink("job.1")["epoch"] == 3
+
+    document = tool.json("recover", "job.1", "--commit", keep, "--force")
+    assert document["epoch"] == 4
+    states = {xid: client.get(xid)["state"] for xid in (keep, drop, open_, other)}
+    assert states == {keep: "Committed", drop: "Aborted", open_: "Aborted", other: "Prepared"}
+    assert engine.count(table) == 4
+    client.begin("late", sink="job.1", epoch=3).fails("FENCED")
+    # An epoch that has passed fences nobody, and is told so.
+    tool("recover", "job.1", "--epoch", "2", "--force", exit=5)
+    # Again: nothing is open.
+    assert "nothing was open" in tool("recover", "job.1").out
+
+
+@once
+def test_sinks(tool, make):
+    make("Prepared", sink="job.1", epoch=3)
+    make("Initialized", sink="job.2", epoch=1)
+    make("Committed", sink="job.3", epoch=1)
+    make("Prepared")
+    sinks = {entry["sink"]: entry for entry in tool.json("sinks")["sinks"]}
+    assert set(sinks) == {"job.1", "job.2"}
+    assert (sinks["job.1"]["in_doubt"], sinks["job.2"]["in_doubt"], sinks["job.1"]["epoch"]) == (1, 0, 3)
+    every = {entry["sink"]: entry for entry in tool.json("sinks", "--all")["sinks"]}
+    assert every["job.3"]["open"] == 0 and every["job.3"]["checkpoint"]["epoch"] == 1
+    assert "job.1" in tool("sinks").out
+    tool("sinks", "nobody", exit=4)
+
+
+@pytest.fixture
+def pair(lab, start_node):
+    """Two nodes on one ZooKeeper, and a table at each."""
+    engines = [Engine(lab.clickhouse("18.16", replica), f"pair{number}") for number, replica in enumerate(("r1", "r2"))]
+    for engine in engines:
+        engine.clean_held()
+        engine.create()
+        engine.make("t", COLUMNS, DEFINITION)
+    nodes = [start_node(engine, "zookeeper", name, session_timeout_ms=2000) for engine, name in zip(engines, ("n1", "n2"))]
+    yield engines, nodes
+    for node in nodes:
+        node.stop()
+    for engine in engines:
+        engine.drop()
+
+
+def prepared_at(node, engine, xid):
+    client = Client(node.url)
+    client.begin(xid).ok(201)
+    client.write(xid, f"INSERT INTO {engine.table('t')} FORMAT TabSeparated", ROWS).ok()
+    client.prepare(xid).ok()
+
+
+def wait_dead(tool, name, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        nodes = {node["node"]: node for node in tool.json("nodes")["nodes"]}
+        if not nodes[name]["live"]:
+            return nodes[name]
+        time.sleep(0.3)
+    raise AssertionError("it is live still")
+
+
+def test_a_dead_node(pair):
+    (one, two), (first, second) = pair
+    for xid, node, engine in (("a", first, one), ("b", second, two), ("c", second, two)):
+        prepared_at(node, engine, xid)
+    tool = Tool(first.url, second.url)
+    nodes = {node["node"]: node for node in tool.json("nodes")["nodes"]}
+    assert nodes["n2"]["live"] and nodes["n2"]["ready"] and nodes["n2"]["in_doubt"] == 2
+    # Asked at the other node, done by the owner.
+    Tool(first.url)("commit", "c")
+    assert two.count(two.table("t")) == 2
+
+    second.kill()
+    second.process.returncode = 0  # start_node's closing look
+    dead = wait_dead(tool, "n2")
+    assert dead["in_doubt"] == 1 and not dead["ready"]
+    assert "DOWN" in tool("nodes").out
+    entry = tool.json("list", "--owner", "n2")["transactions"][0]
+    assert entry["owner_live"] is False and "n2 is down" in entry["why"] and "chxa abandon b" in entry["next"]
+    assert "DOWN" in tool("show", "b").out
+    # Its owner alone can commit it: nothing was done, and so it says.
+    tool("commit", "b", "--deadline", "2s", exit=6)
+    tool("commit", "a")
+    # Any node that lives will do.
+    Tool(second.url, first.url)("list")
+
+
+# ---- what is wrong from the start ----
+
+
+@once
+def test_usage(tool):
+    nowhere = Tool("http://127.0.0.1:1")  # nothing is sent
+    for words in (
+        (),
+        ("lst",),
+        ("list", "--no-such"),
+        ("list", "x"),
+        ("commit",),
+        ("commit", "a/b"),
+        ("commit", ".."),
+        ("list", "--older-than", "soon"),
+        ("list", "--deadline", "0"),
+        ("rollback", "x", "--reason", "two\nlines"),
+        ("rollback", "x", "--reason", "x" * 1025),
+        ("abandon", "x"),
+        ("load", "x"),
+        ("load", "--table", "t", "x.what"),
+        ("recover", "--force"),
+        ("help", "nothing"),
+        ("list", "-u", "ftp://x"),
+        ("list", "--password-file", "/no/such/file"),
+    ):
+        done = nowhere(*words, exit=2)
+        assert done.err.startswith("chxa: "), done
+    for command in ("list", "load", "help"):
+        assert f"chxa {command}" in nowhere("help", command).out
+        assert nowhere("help", command).out == nowhere(command, "--help").out
+    assert "A stuck checkpoint" in nowhere("--help").out
+    assert nowhere("--version").out.startswith("chxa ")
+
+
+@once
+def test_nobody_there(tool, engine):
+    port = servers.free_port()
+    nowhere = Tool(f"http://127.0.0.1:{port}")
+    for words in (("list",), ("show", "x"), ("commit", "x"), ("nodes",), ("fsck",), ("sinks", "s"), ("recover", "s", "-f")):
+        done = nowhere(*words, "--deadline", "1s", exit=6)
+        assert "UNREACHABLE" in done.err, done
+    assert nowhere.json("list", "--deadline", "1s", exit=6)["error"]["code"] == "UNREACHABLE"
+    assert nowhere.json("commit", "x", "--deadline", "1s", exit=6)["results"][0]["exit"] == 6
+    # A ClickHouse is no chxad, and that is said.
+    wrong = Tool(engine.server.url)("list", "--deadline", "2s", exit=1)
+    assert "--url" in wrong.err or "no chxad" in wrong.err
+    # --url wins over the environment; a URL may do without its scheme.
+    nowhere("list", "--url", tool.environment["CHXA_URL"].removeprefix("http://"))
+
+
+@once
+def test_nothing_of_a_record_reaches_the_terminal(tool, client, make):
+    nasty = "\x1b]0;owned\x07 \x9b31m \u202e \x1b[2J"
+    xid = make("Prepared", meta={"key\x1b[31m": nasty}, sink="job.1", epoch=1)
+    for words in (("show", xid), ("list",), ("sinks", "job.1")):
+        out = tool(*words).out
+        assert not any(character in out for character in "\x1b\x07\x9b\u202e"), repr(out)
+    tool("rollback", "x\x1b[31m", exit=2)
+    assert "\x1b" not in tool("show", "x\x1b[31m", exit=2).err
+    record = tool.json("show", xid)["transactions"][0]
+    assert record["meta"] == {"key\x1b[31m": nasty}
+
+
+# ---- load ----
+
+
+def test_load(tool, client, engine, table, tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(ROWS * 1000)
+    done = tool("load", "--table", f"{engine.database}.t", path)
+    assert "committed" in done.out and "2 000 rows" in done.out and done.err == ""
+    assert engine.count(table) == 2000
+    (tmp_path / "more.tsv.gz").write_bytes(gzip.compress(ROWS))
+    document = tool.json("load", "--table", f"{engine.database}.t", path, tmp_path / "more.tsv.gz", "--meta", '{"a": 1}')
+    assert document["rows"] == 2002 and len(document["files"]) == 2 and document["state"] == "Committed"
+    assert engine.count(table) == 4002
+    record = client.get(document["xid"]).ok()
+    assert record["meta"] == {"a": 1} and len(record["writes"]) == 2
+    # From standard input, with the whole statement.
+    tool("load", "--query", f"INSERT INTO {table} (key, day) FORMAT CSV", input=b"7,2024-01-01\n")
+    assert engine.value(f"SELECT count() FROM {table} WHERE key = 7") == "1"
+    # Prepared only: nobody sees it before the commit.
+    prepared = tool.json("load", "--table", f"{engine.database}.t", path, "--prepare-only", "--txn", "nightly:1")
+    assert prepared["state"] == "Prepared" and prepared["xid"] == "nightly:1"
+    assert engine.count(table) == 4003
+    tool("commit", "nightly:1")
+    assert engine.count(table) == 6003
+    # The same again: done is done.
+    again = tool.json("load", "--table", f"{engine.database}.t", path, "--txn", "nightly:1")
+    assert again["state"] == "Committed"
+    assert engine.count(table) == 6003
+    # Another file under that id is another load.
+    tool("load", "--table", f"{engine.database}.t", tmp_path / "more.tsv.gz", "--txn", "nightly:1", exit=5)
+
+
+@once
+def test_a_load_that_fails_leaves_nothing(tool, client, engine, table, tmp_path):
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_bytes(b"2024-01-01,1\n")
+    bad.write_bytes(b"2024-01-01,1\nnot a date,2\n")
+    failed = tool.json("load", "--table", f"{engine.database}.t", good, bad, exit=1)
+    assert failed["error"]["code"] == "CLICKHOUSE_REJECTED"
+    assert client.get(failed["xid"])["state"] == "Aborted"
+    tool("load", "--table", f"{engine.database}.no_such", good, exit=1)
+    tool("load", "--table", f"{engine.database}.t", tmp_path / "missing.csv", exit=1)
+    tool("load", "--table", f"{engine.database}.t", "--format", "CSV", tmp_path, exit=1)
+    assert engine.count(table) == 0 and engine.held() == []
+
+    # With an id it is resumed where it was: what is staged is not staged again.
+    words = ("load", "--table", f"{engine.database}.t", good, bad, "--txn", "two-files")
+    tool(*words, exit=1)
+    assert client.get("two-files")["state"] == "Initialized"
+    bad.write_bytes(b"2024-01-01,2\n")
+    document = tool.json(*words)
+    assert [entry["replay"] for entry in document["files"]] == [True, False]
+    assert engine.count(table) == 2
+    # Rolled back is rolled back.
+    client.begin("gone").ok(201)
+    client.rollback("gone").ok()
+    tool("load", "--table", f"{engine.database}.t", good, "--txn", "gone", exit=5)
+
+
+@once
+def test_ctrl_c_rolls_back(tool, client, engine, table):
+    process = tool.start(
+        "load", "--table", f"{engine.database}.t", "--format", "TSV", "--txn", "stopped",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+    process.stdin.write(ROWS * 10000)
+    process.stdin.flush()
+    deadline = time.monotonic() + 20
+    while client.get("stopped").status != 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    # It hears it at its next read.
+    out, err = process.communicate(ROWS, timeout=30)
+    assert process.returncode == 130, (out, err)
+    assert b"rolled back" in err
+    assert client.get("stopped")["state"] == "Aborted"
+    assert engine.count(table) == 0
+
+
+# ---- a person at a terminal ----
+
+
+class Slow:
+    """A proxy before a node that lets only so many bytes through per second."""
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.target = None
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(self.target)
+            for source, sink, rate in ((connection, server, self.rate), (server, connection, None)):
+                threading.Thread(target=self.carry, args=(source, sink, rate), daemon=True).start()
+
+    @staticmethod
+    def carry(source, sink, rate):
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+                if rate:
+                    time.sleep(len(data) / rate)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+            sink.close()
+
+    def close(self):
+        self.listener.close()
+
+
+@pytest.fixture
+def terminal(tool, tmp_path_factory):
+    terminal = Terminal(tmp_path_factory.mktemp("tmux"), tool)
+    yield terminal
+    terminal.close()
+
+
+@once
+def test_a_person_lists_shows_and_rolls_back(terminal, make, client):
+    xid, other = make("Prepared", sink="orders.3", epoch=2, meta={"offset": 17}), make("Prepared")
+    code, screen = terminal.run("chxa list")
+    assert code == 0 and xid in screen and f"chxa rollback {xid}" in screen and "2 in doubt" in screen
+    assert max(map(len, screen.splitlines())) <= 100
+    assert "\x1b[33m" in terminal.screen(colours=True)
+    assert "\x1b[33m" not in (terminal.run("chxa list --no-color") and terminal.screen(colours=True))
+    assert "\x1b[33m" not in (terminal.run("NO_COLOR=1 chxa list") and terminal.screen(colours=True))
+    code, screen = terminal.run(f"chxa show {xid}")
+    assert code == 0 and '"offset":17' in screen
+
+    # It asks; a wrong answer, no answer and a Ctrl-D all leave it alone.
+    for answer in ("yes", "", xid[:-1]):
+        terminal.begin(f"chxa rollback {xid}")
+        terminal.wait(rf"{xid}: it is Prepared, 2 rows.*\n?.*Type the id to rollback:")
+        terminal.type(answer)
+        assert terminal.end() == 8
+        assert client.get(xid)["state"] == "Prepared"
+    terminal.begin(f"chxa rollback {xid}")
+    terminal.wait(r"Type the id")
+    terminal.key("C-d")
+    assert terminal.end() == 8
+    assert client.get(xid)["state"] == "Prepared"
+
+    # The right one does it.
+    terminal.begin(f"chxa rollback {xid} --reason 'the job is gone'")
+    terminal.wait(r"Type the id")
+    terminal.type(xid)
+    assert terminal.end() == 0
+    assert f"{xid}: rolled back" in terminal.screen()
+    assert client.get(xid)["given_reason"] == "the job is gone"
+    assert client.get(other)["state"] == "Prepared"
+
+
+@once
+def test_a_narrow_terminal(tool, make, tmp_path_factory, client):
+    long = "a-transaction-with-a-long-name." + "x" * 60
+    client.begin(long, sink="a-sink-with-a-long-name.11", epoch=1).ok(201)
+    make("Prepared", sink="s", epoch=1)
+    terminal = Terminal(tmp_path_factory.mktemp("narrow"), tool, columns=48)
+    try:
+        code, screen = terminal.run("chxa list")
+        assert code == 0
+        assert long in screen.replace("\n", ""), screen
+        assert max(len(line) for line in screen.splitlines()) <= 48
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("engine_name", ["26.7"])
+def test_a_load_shows_its_progress(engine, table, start_node, tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(ROWS * 400_000)
+    slow = Slow(2_000_000)
+    node = start_node(engine, "sqlite", advertise=slow.url)
+    slow.target = ("127.0.0.1", int(node.url.rsplit(":", 1)[1]))
+    terminal = Terminal(tmp_path, Tool(slow.url))
+    try:
+        terminal.begin(f"chxa load --table {engine.database}.t {path}")
+        terminal.wait(r"rows\.tsv \[#+\.+\] +[1-9]\d?%  [\d.]+ [kM]B  [\d.]+ [kM]B/s  \d+s left")
+        assert terminal.end(60) == 0
+        screen = terminal.screen()
+        assert "800 000 rows" in screen and "%" not in screen
+        assert engine.count(table) == 800_000
+
+        # Ctrl-C: gone, and the line with it.
+        terminal.begin(f"chxa load --table {engine.database}.t {path}")
+        terminal.wait(r"\d+%")
+        terminal.key("C-c")
+        assert terminal.end(60) == 130
+        assert "rolled back; nothing was loaded" in terminal.screen()
+        assert engine.count(table) == 800_000
+        assert Tool(node.url).json("list")["transactions"] == []
+    finally:
+        terminal.close()
+        slow.close()
+
+
+# ---- completion ----
+
+
+@once
+def test_bash_completion(tool, make):
+    xid = make("Prepared")
+
+    def complete(*words):
+        script = f"""
+            source {servers.ROOT}/deploy/completion/chxa.bash
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            _chxa
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        environment = {**tool.environment, "PATH": f"{servers.BUILD}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-c", script, "-", *words], capture_output=True, text=True, env=environment)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert complete("chxa", "ro") == ["rollback"]
+    assert "--in-doubt" in complete("chxa", "list", "--")
+    assert complete("chxa", "list", "--state", "Prep") == ["Prepared"]
+    assert complete("chxa", "list", "--state", "=", "Comm") == ["Committing", "Committed"]
+    assert complete("chxa", "forget", "--fo") == []
+    assert complete("chxa", "commit", xid[:3]) == [xid]
+    assert complete("chxa", "list", "--owner", "n") == []
+
+
+@once
+def test_the_manual_formats(tool, tmp_path):
+    for page in ("chxa.1", "chxad.8", "chxad.conf.5"):
+        done = subprocess.run(
+            ["man", "--warnings", "-l", servers.ROOT / "deploy" / "man" / page],
+            capture_output=True, text=True, env={**servers.ENVIRONMENT, "MANWIDTH": "80", "MANROFFOPT": "-ww"},
+        )
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        assert max(map(len, done.stdout.splitlines())) <= 80
