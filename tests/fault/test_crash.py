@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import signal
+import time
 
 import pytest
 
@@ -25,7 +26,7 @@ WITHOUT_SENT = {
     "prepare.limits", "prepare.check", "commit.target", "commit.quiet", "commit.check", "commit.look",
     "commit.verify", "commit.confirm", "commit.settle", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
     "recover.history", "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
-    "sink_recover.list", "sink_recover.owners", "sink_recover.read",
+    "sink_recover.list", "sink_recover.owners", "sink_recover.read", "abandon.read",
 }
 # Reached by test_blocked only: a commit that ClickHouse refuses.
 WHEN_BLOCKED = {"commit.retreat", "commit.block", "commit.mend", "commit.resolve", "commit.discard"}
@@ -138,8 +139,29 @@ def sink(life, tables, run):
         assert life.call(lambda c: c.get(f"{xid}:{run}")).ok()["state"] == state
 
 
+def leave_lost(folder, store, engine):
+    """A node n2 that prepared a transaction and is gone for good."""
+    server = Chxad(folder / "n2", "n2", store, engine.server, {"session_timeout_ms": 1000})
+    server.start()
+    client = Client(server.url, timeout=30)
+    client.begin("lost").ok(201)
+    client.prepare("lost").ok()
+    server.kill()
+
+
+def abandon(client, xid):
+    """Until the lock of the dead owner is gone."""
+    for _ in range(300):
+        answer = client.request("POST", client.path(xid, "abandon", reason="gone"))
+        if answer.code != "OWNER_ALIVE":
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(answer)
+
+
 def scenario(life, engine, tables):
     run = next(_numbers)
+    assert life.call(lambda c: abandon(c, "lost")).ok()["state"] == "Aborted"
     transaction(life, engine, tables, f"two-phase:{run}", 0, ("prepare", "commit"))
     transaction(life, engine, tables, f"rolled-back:{run}", 1000, ("rollback",))
     transaction(life, engine, tables, f"prepared-then-rolled-back:{run}", 2000, ("prepare", "rollback"))
@@ -182,7 +204,9 @@ def visited(engine, store_name, lab, folder):
     home.mkdir()
     trace = home / "trace"
     names, tables = make_tables(engine)
-    life = Life(home / "chxad", store_uri(store_name, lab, home), engine, trace=trace)
+    store = store_uri(store_name, lab, home)
+    leave_lost(home, store, engine)
+    life = Life(home / "chxad", store, engine, trace=trace)
     scenario(life, engine, tables)
     life.call(lambda c: c.write("nobody", "INSERT INTO t FORMAT CSV", b"")).fails("TXN_NOT_FOUND")
     check(life, engine, names, tables)
@@ -212,7 +236,9 @@ def test_kill_at_every_place(visited, engine, store_name, lab, folder):
             home = folder / f"crash-{next(_numbers)}"
             home.mkdir()
             names, tables = make_tables(engine)
-            life = Life(home / "chxad", store_uri(store_name, lab, home), engine, fault=f"{place}:{nth}")
+            store = store_uri(store_name, lab, home)
+            leave_lost(home, store, engine)
+            life = Life(home / "chxad", store, engine, fault=f"{place}:{nth}")
             scenario(life, engine, tables)
             assert life.deaths == 1 or nth == 2, f"{place} was not visited"
             check(life, engine, names, tables)
