@@ -37,6 +37,8 @@ void api_answer_error(struct api_call *call, int code, const char *format, ...)
 /* A coordinator's reply: the record, 202 when pending; an error; 307 to the owner (redirect) or
  * 421; TXN_NOT_FOUND with what is known besides (the parameter sink). */
 void api_answer_reply(struct api_call *call, const struct coord_reply *reply, bool redirect);
+/* A record with its age; whole: with its writes and parts. *ret_text is from malloc. */
+int api_record_text(const struct chxa_record *record, bool whole, char **ret_text);
 /* {"sink", "epoch", "checkpoint"} */
 json_t *api_sink_json(const char *name, const struct store_sink *sink);
 json_t *api_error_json(const struct error *error, const struct chxa_record *record);

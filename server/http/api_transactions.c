@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * /v1/transactions: begin, get, list, prepare, commit, rollback, forget.
+ * /v1/transactions/{xid}: begin, get, prepare, commit, rollback, forget.
  */
-#include "base/clock.h"
 #include "base/mem.h"
 #include "http/api_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BODY_EXTRA   4096u /* of a begin's or a prepare's body, besides meta */
-#define PAGE_DEFAULT 100u
-#define PAGE_MAX     1000u
+#define BODY_EXTRA 4096u /* of a begin's or a prepare's body, besides meta */
 
 static void answered(void *arg, const struct coord_reply *reply)
 {
@@ -203,7 +200,7 @@ static void got(void *arg, const struct coord_reply *reply)
         api_answer_reply(call, reply, false);
         return;
     }
-    int code = chxa_record_to_api_json(reply->record, true, true, &text);
+    int code = api_record_text(reply->record, true, &text);
     api_answer_text(call, 200, code, text);
 }
 
@@ -219,74 +216,4 @@ void api_forget(struct api_call *call)
     static const char *const known[] = {"sink", NULL};
     if (api_params_known(call, known) && api_param_sink(call))
         coord_forget(call->api->coord, call->xid, answered, call);
-}
-
-/* ---- list ---- */
-
-static void listed(void *arg, const struct store_list_result *result)
-{
-    struct api_call *call = arg;
-    if (result->code) {
-        api_answer_error(call, result->code, "%s", chxa_error_text(result->code));
-        return;
-    }
-    struct buf page = {0};
-    int code = 0;
-    buf_puts(&page, "{\"transactions\":[");
-    for (size_t i = 0; i < result->n_records && code == 0; i++) {
-        char *text = NULL;
-        code = chxa_record_to_api_json(&result->records[i], false, false, &text);
-        if (code == 0)
-            buf_printf(&page, "%s%s", i ? "," : "", text);
-        free(text);
-    }
-    char *next = NULL; /* a page token is for URLs: nothing in it needs escaping */
-    next = result->next ? mem_printf("\"%s\"", result->next) : mem_strdup("null");
-    buf_printf(&page, "],\"next\":%s}", next);
-    free(next);
-    api_answer_text(call, 200, code, buf_take(&page));
-}
-
-/* "Prepared,Committing" → bits. False: a name is none. */
-static bool read_states(const char *text, unsigned *ret_states)
-{
-    while (text && *text) {
-        size_t len = strcspn(text, ",");
-        char *name = mem_strndup(text, len);
-        enum chxa_state state = chxa_state_from_name(name);
-        free(name);
-        if (state == CHXA_STATE_COUNT)
-            return false;
-        *ret_states |= 1u << state;
-        text += len + (text[len] == ',');
-    }
-    return true;
-}
-
-void api_list(struct api_call *call)
-{
-    static const char *const known[] = {"state", "owner",      "sink",  "older_than_ms",
-                                        "page",  "unfinished", "limit", NULL};
-    struct http_request *request = call->request;
-    uint64_t limit = PAGE_DEFAULT, older_than_ms = 0, unfinished = 0;
-    if (!api_params_known(call, known) || !api_param_number(call, "limit", 1, PAGE_MAX, &limit) ||
-        !api_param_number(call, "older_than_ms", 0, INT64_MAX / 2, &older_than_ms) ||
-        !api_param_number(call, "unfinished", 0, 1, &unfinished))
-        return;
-    struct store_filter filter = {
-        .owner = http_request_param(request, "owner"),
-        .sink = http_request_param(request, "sink"),
-        .after = http_request_param(request, "page"),
-        .unfinished = unfinished != 0,
-        .limit = limit,
-        .created_before_ms = older_than_ms ? clock_wall_ms() - (int64_t)older_than_ms : 0,
-    };
-    if (older_than_ms && filter.created_before_ms < 1)
-        filter.created_before_ms = 1;
-    if (!read_states(http_request_param(request, "state"), &filter.states))
-        api_answer_error(
-            call, CHXA_E_INVALID_REQUEST,
-            "state must be a list of states, like Prepared,Committing, in their exact spelling");
-    else
-        store_list(coord_store(call->api->coord), &filter, listed, call);
 }

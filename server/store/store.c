@@ -540,6 +540,8 @@ bool store_filter_matches(const struct store_filter *filter, const struct chxa_r
         return false;
     if (filter->sink && (record->sink == NULL || strcmp(filter->sink, record->sink) != 0))
         return false;
+    if (filter->blocked && !record->blocked)
+        return false;
     if (filter->created_before_ms && record->created_ms >= filter->created_before_ms)
         return false;
     return !filter->unfinished || store_state_unfinished(record->state);

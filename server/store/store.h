@@ -193,6 +193,7 @@ struct store_filter {
     const char *owner;         /* NULL: any */
     const char *sink;          /* NULL: any */
     int64_t created_before_ms; /* 0: any */
+    bool blocked;              /* only those that an operator must look at */
     bool unfinished;           /* only those in the index of unfinished ones (fast) */
     bool xids_only;            /* the caller needs no more; with `unfinished` and an owner alone */
     const char *after;         /* page token of the previous answer, NULL: first page */

@@ -324,3 +324,68 @@ def test_nobody_else_to_ask(engine, client, xid):
     post(client, xid, "abandon", {"reason": "x"}).fails("OWNER_ALIVE")
     client.rollback(xid).ok()
     post(client, xid, "abandon", {"reason": "x"}).fails("WRONG_STATE")
+
+
+# ---- the list ----
+
+
+def listed(client, **filters):
+    """Ids over all pages, each page small."""
+    found, page = [], {}
+    for _ in range(100):
+        answer = client.list(limit=2, **filters, **page).ok()
+        found += [entry["xid"].split(".")[-1] for entry in answer["transactions"]]
+        if answer["next"] is None:
+            return sorted(found)
+        page = {"page": answer["next"]}
+    raise AssertionError("no last page")
+
+
+def test_filters(engine, client, xid):
+    for name in ("t", "u", "gone"):
+        engine.make(name, COLUMNS, DEFINITION)
+    client.begin(f"{xid}.begun").ok((200, 201))
+    prepared(client, engine, f"{xid}.promised")
+    time.sleep(0.3)
+    prepared(client, engine, f"{xid}.other", table="u")
+    prepared(client, engine, f"{xid}.done")
+    client.commit(f"{xid}.done").ok()
+    prepared(client, engine, f"{xid}.stuck", table="gone")
+    engine.query(f"DROP TABLE {engine.table('gone')}")
+    client.commit(f"{xid}.stuck").fails("BLOCKED")
+    everything = ["begun", "done", "other", "promised", "stuck"]
+    for filters, expected in (
+        ({}, everything),
+        ({"in_doubt": 1}, ["other", "promised", "stuck"]),
+        ({"blocked": 1}, ["stuck"]),
+        ({"blocked": 1, "in_doubt": 1, "unfinished": 1}, ["stuck"]),
+        ({"state": "Prepared,Committed"}, ["done", "other", "promised"]),
+        ({"state": "Prepared,Committed", "in_doubt": 1}, ["other", "promised"]),
+        ({"state": "Committed", "in_doubt": 1}, []),
+        ({"state": "Prepared", "blocked": 1}, []),
+        ({"table": "t"}, ["done", "promised"]),
+        ({"table": f"{engine.database}.t"}, ["done", "promised"]),
+        ({"table": f"{engine.database}x.t"}, []),
+        ({"table": "T"}, []),
+        ({"table": "gone", "blocked": 1}, ["stuck"]),
+        ({"table": "u", "state": "Prepared", "owner": "n1"}, ["other"]),
+        ({"older_than_ms": 300}, ["begun", "promised"]),
+        ({"older_than_ms": 300, "table": "t"}, ["promised"]),
+        ({"older_than_ms": 3600000}, []),
+        ({"owner": "n2"}, []),
+        ({"sink": "none"}, []),
+    ):
+        if "older_than_ms" in filters and filters["older_than_ms"] < 1000:
+            found = listed(client, **filters)
+            assert set(expected) <= set(found), (filters, found)
+        else:
+            assert listed(client, **filters) == expected, filters
+    for wrong in ({"in_doubt": 2}, {"blocked": "yes"}, {"table": ""}, {"tables": "t"}, {"state": "prepared"}):
+        client.list(**wrong).fails("INVALID_REQUEST")
+    stuck = client.list(blocked=1).ok()["transactions"][0]
+    assert stuck["blocked"] and stuck["reason"] and stuck["age_ms"] >= stuck["in_state_ms"] >= 0
+    assert client.get(f"{xid}.promised").ok()["age_ms"] >= 300
+    for name in ("begun", "promised", "other"):
+        client.rollback(f"{xid}.{name}").ok()
+    post(client, f"{xid}.stuck", "resolve", {"action": "discard", "reason": "dropped"}).ok()
+    clear_lost(engine)
