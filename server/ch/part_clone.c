@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clones of held parts: see part_files.h. A marker is empty, or "<inode> <birth> <ms> <name or ->"; it is
+ * Clones of held parts: see part_files.h. A marker is empty (of a part that is given away itself), or "<inode> <birth> <ms> <name or ->"; it is
  * replaced by a rename, so that it is whole whenever a crash comes.
  *
  * The order that a crash may cut anywhere:  clone → marker (durable) → rename clone → detached …
@@ -28,8 +28,11 @@ bool held_marker_read(int held, uint64_t number, struct held_marker *ret_marker)
     struct held_marker marker = {0};
     char text[MARKER_BYTES_MAX + 1];
     int fd = openat(held, held_marker_name(number).text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return false;
+    if (fd < 0) {
+        marker.sent = faccessat(held, held_sent_name(number).text, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        *ret_marker = marker;
+        return marker.sent;
+    }
     ssize_t len = read(fd, text, MARKER_BYTES_MAX);
     dirs_close(&fd);
     text[len > 0 ? len : 0] = '\0';

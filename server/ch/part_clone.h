@@ -8,6 +8,7 @@
 #include "ch/part_files.h"
 
 struct held_marker {
+    bool sent;         /* without a clone: the ALTER may have been sent */
     uint64_t inode;    /* of the clone; 0: the held directory itself was moved out */
     uint64_t birth_ns; /* of the clone; 0: the filesystem does not say */
     int64_t cloned_ms;

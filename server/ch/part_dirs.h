@@ -17,9 +17,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* The held area's folder in a disk's root, and the suffix of a marker. */
+/* The held area's folder in a disk's root, and the suffixes of a marker. */
 #define HELD_AREA     "chxa"
 #define MARKER_SUFFIX ".moved"
+#define SENT_SUFFIX   ".sent"
 #define OUT_SUFFIX    ".out"
 #define DETACHED      "detached"
 
@@ -31,6 +32,8 @@ struct held_entry_name {
 };
 struct held_entry_name held_part_name(uint64_t number);
 struct held_entry_name held_marker_name(uint64_t number);
+/* The marker's name once the ALTER may have been sent. */
+struct held_entry_name held_sent_name(uint64_t number);
 /* The clone of a held part, until it is moved out; the marker's next content (part_clone.c). */
 struct held_entry_name held_out_name(uint64_t number);
 struct held_entry_name held_next_marker_name(uint64_t number);

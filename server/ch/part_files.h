@@ -5,7 +5,8 @@
  *
  * The held area of a disk is <root>/chxa (mode 0700 beneath). A transaction's folder is
  * <root>/chxa/<held_dir_name(xid)>; in it a held part is the directory <number>, and its marker,
- * left before it is moved out, the file <number>.moved; a clone to be moved out is <number>.out.
+ * left before it is moved out, the file <number>.moved, renamed to <number>.sent before the ALTER
+ * that attaches it is sent; a clone to be moved out is <number>.out.
  *
  * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
  * Distinct transactions may be worked on at once. Names and xids are checked again here before they
@@ -101,7 +102,8 @@ int dir_sync(const char *path, struct error *error);
 /* Where one part is: looked at, not changed. */
 struct part_place {
     bool held;      /* the held directory is there with the recorded inode */
-    bool marker;    /* <number>.moved is there */
+    bool marker;    /* <number>.moved or <number>.sent is there */
+    bool sent;      /* … and the ALTER may have been sent: it is .sent, or names a clone */
     bool kept;      /* … and names a clone, for whose sake the held directory stays */
     bool out;       /* the clone is still in the held area (<number>.out) */
     uint64_t inode; /* what is looked for outside the held area: the clone, else the recorded one */
@@ -120,9 +122,13 @@ int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_pa
                      char *const *table_paths, char *const *roots, size_t n_disks,
                      struct part_place *ret_places, struct error *error);
 
-/* Creates the marker (durably) if missing. */
+/* Creates the marker (durably) if missing; one that says sent says it no more. */
 int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
               struct error *error);
+/* Before the ALTER is sent: the markers of these parts say so, durably with fsync (once, not for each). All of one
+ * root. */
+int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, size_t n, bool fsync,
+                   struct error *error);
 /* Removes the marker, of a part that was taken away before it was attached. Missing is fine. */
 int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
                 struct error *error);

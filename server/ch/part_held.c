@@ -4,8 +4,9 @@
  * removal. See part_files.h. Threads: any worker.
  *
  * The order that a crash may cut anywhere (design: "where a part is, tells how far its commit
- * got"): out:  marker (durable) → rename held → detached back: rename detached → held → both
- * folders durable → marker gone so a part that has left the held area always has its marker.
+ * got"): out:  marker (durable) → rename held → detached → marker says sent (durable) → ALTER;
+ * back: rename detached → held → both folders durable → marker gone. So a part that has left the held area always
+ * has its marker, and one that was never given to ClickHouse has none that says sent.
  */
 #include "ch/part_files.h"
 
@@ -18,6 +19,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -168,15 +170,15 @@ static int disk_view_open(const char *xid, const char *table_path, const char *r
 }
 
 /* The inode number in the table's folder may be another part's by now: that one is younger than our
- * clone. A part that left the held area without a clone has its marker; without one the content
- * tells, which 18.16 may alter in place. */
+ * clone. A part that was given to ClickHouse without a clone has a marker that says so; without one
+ * the content tells, which 18.16 may alter in place. */
 static bool is_same_directory(int table, const char *name, const struct held_marker *marker,
-                              bool has_marker, const struct chxa_part *part)
+                              const struct chxa_part *part)
 {
     uint64_t birth_ns = marker->birth_ns ? dirs_birth_ns(table, name) : 0;
     if (birth_ns)
         return birth_ns == marker->birth_ns;
-    return (has_marker && marker->inode == 0) || is_same_content(table, name, part);
+    return (marker->sent && marker->inode == 0) || is_same_content(table, name, part);
 }
 
 static void place_read(const struct disk_view *view, const struct chxa_part *part,
@@ -187,6 +189,7 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
         place->held = dirs_inode(view->held, held_part_name(part->number).text) == part->inode;
         place->marker = held_marker_read(view->held, part->number, &marker);
     }
+    place->sent = marker.sent || marker.inode;
     place->inode = marker.inode ? marker.inode : part->inode;
     place->kept = marker.inode && place->held;
     if (place->kept) {
@@ -204,7 +207,7 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
     else if (name && is_same_content(view->detached, name, part))
         place->ignored = mem_strdup(name);
     name = inodes_find(&view->in_table, place->inode);
-    if (name && is_same_directory(view->table, name, &marker, place->marker, part))
+    if (name && is_same_directory(view->table, name, &marker, part))
         place->active = mem_strdup(name);
 }
 
@@ -286,14 +289,61 @@ int held_mark(const char *root, const char *xid, const struct chxa_part *part, b
     if (result != 0)
         return result;
     struct held_entry_name name = held_marker_name(part->number);
-    int fd = openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int number = fd < 0 ? -errno : 0;
+    /* Sent at an earlier try, and moved back: that is over. */
+    int number = 0;
+    if (renameat(held, held_sent_name(part->number).text, held, name.text) != 0 && errno != ENOENT)
+        number = -errno;
+    int fd = number == 0
+                 ? openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)
+                 : -1;
+    if (number == 0 && fd < 0)
+        number = -errno;
     /* Also when it was there: an earlier try may have ended before it was durable. */
     if (number == 0 && fsync_it && (fsync(fd) != 0 || fsync(held) != 0))
         number = -errno;
     dirs_close(&fd);
     dirs_close(&held);
     return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, name.text);
+}
+
+/* 0 or negative errno. */
+static int note_sent(int held, uint64_t number)
+{
+    struct held_entry_name sent = held_sent_name(number);
+    if (renameat(held, held_marker_name(number).text, held, sent.text) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return -errno;
+    int fd = openat(held, sent.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 ? -errno : 0;
+    dirs_close(&fd);
+    return result;
+}
+
+int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, size_t n,
+                   bool fsync_it, struct error *error)
+{
+    int held = -1;
+    int result = held_open(root, xid, &held, error);
+    if (result != 0)
+        return result;
+    int number = 0;
+    for (size_t i = 0; number == 0 && i < n; i++)
+        number = note_sent(held, numbers[i]);
+    if (number == 0 && fsync_it && fsync(held) != 0)
+        number = -errno;
+    dirs_close(&held);
+    return number == 0 ? 0 : dirs_failed(error, number, "mark as sent under", root, HELD_AREA);
+}
+
+/* 0 or negative errno. Missing is fine. */
+static int marker_remove(int held, uint64_t number)
+{
+    struct held_entry_name names[] = {held_marker_name(number), held_sent_name(number)};
+    for (size_t i = 0; i < 2; i++)
+        if (unlinkat(held, names[i].text, 0) != 0 && errno != ENOENT)
+            return -errno;
+    return 0;
 }
 
 int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
@@ -303,12 +353,13 @@ int held_unmark(const char *root, const char *xid, const struct chxa_part *part,
     int result = dirs_open_held(root, xid, false, &held, error);
     if (result != 0 || held < 0)
         return result;
-    struct held_entry_name name = held_marker_name(part->number);
-    int number = unlinkat(held, name.text, 0) != 0 && errno != ENOENT ? -errno : 0;
+    int number = marker_remove(held, part->number);
     if (number == 0 && fsync_it && fsync(held) != 0)
         number = -errno;
     dirs_close(&held);
-    return number == 0 ? 0 : dirs_failed(error, number, "remove a marker under", root, name.text);
+    return number == 0 ? 0
+                       : dirs_failed(error, number, "remove a marker under", root,
+                                     held_marker_name(part->number).text);
 }
 
 /*
@@ -402,9 +453,9 @@ int held_move_back(const char *root, const char *xid, const struct chxa_part *pa
     }
     if (result == 0 && (fsync(held) != 0 || fsync(detached) != 0))
         result = dirs_failed(error, errno, "make durable", root, HELD_AREA);
-    if (result == 0 && unlinkat(held, held_marker_name(part->number).text, 0) != 0 &&
-        errno != ENOENT)
-        result = dirs_failed(error, errno, "remove a marker under", root, HELD_AREA);
+    int number = result == 0 ? marker_remove(held, part->number) : 0;
+    if (number != 0)
+        result = dirs_failed(error, number, "remove a marker under", root, HELD_AREA);
     if (result == 0 && marker.inode)
         dirs_remove_tree(held, handed_name(part, &marker).text);
     dirs_close(&detached);

@@ -16,7 +16,7 @@ enum part_todo part_plan(struct part_facts facts)
         return PART_RENAME;
     if (facts.held)
         return facts.handed ? PART_DOUBTED : PART_MOVE;
-    /* Gone from every place we look: attached and merged away since, if it ever left the held area.
-     */
-    return facts.marker ? PART_DONE : PART_VANISHED;
+    /* Gone from every place we look: attached and merged away since, if ClickHouse was ever asked to
+     * attach it; else somebody took it away, from the held area or from detached/. */
+    return facts.sent ? PART_DONE : PART_VANISHED;
 }

@@ -15,6 +15,7 @@
 struct part_facts {
     bool held;      /* in the held area, with the recorded inode */
     bool marker;    /* its marker is there: the move out was about to begin */
+    bool sent;      /* … and an ALTER that attaches it was about to be sent */
     bool detached;  /* in detached/ under its own name */
     bool displaced; /* in detached/ under another name (attaching_…, ignored_…) */
     bool active;    /* in the table itself */

@@ -8,13 +8,14 @@
  *   - A part is attached at most once: before each ATTACH we know that no ALTER of ours runs, and
  *     where every part is (core/part_plan.h). The directory's inode is the part's identity.
  *   - Committed is recorded only when every part was seen in its table, or left it by a merge after
- *     its marker was set.
+ *     its marker said that ClickHouse was asked to attach it.
  *
  * What recovery sees after a crash, by the step that was under way:
  *   decide        the transaction as it was, or Committing with all parts held: this table from
  *                 "target"
  *   mark, move    Committing; parts held, held with a marker, or in detached/ with one: move what
  *                 is left, attach
+ *   send          … with markers that say that the ALTER goes out: absence is no hazard from here on
  *   attach        … and parts in the table, or in detached/attaching_N, ignored_N: rename those
  *                 back, attach
  *   sync, record  Committing with every part in its table (or merged away, its marker tells): record
@@ -41,7 +42,6 @@ static void commit_look(struct op *op);
 static void commit_mend(struct op *op);
 static void commit_mark(struct op *op);
 static void commit_move(struct op *op);
-static void commit_attach(struct op *op);
 static void commit_verify(struct op *op);
 static void commit_retreat(struct op *op);
 static void commit_block(struct op *op);
@@ -56,6 +56,7 @@ static const struct op_step commit_steps[] = {
     {"mend", commit_mend},     /* rename attaching_N and ignored_N back to N in detached/ */
     {"mark", commit_mark},     /* leave a marker beside each held part of the batch, durably */
     {"move", commit_move},     /* rename them from the held area into detached/ */
+    {"send", commit_send},     /* say in the markers that the ALTER goes out, durably */
     {"attach", commit_attach}, /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
     {"verify", commit_verify}, /* see each in the table; then settle; the next batch, or confirm */
     {"confirm", commit_confirm}, /* replicated: what became of clones nobody is sure of */
@@ -335,6 +336,7 @@ static struct part_facts facts_of(const struct part_place *place)
     return (struct part_facts){
         .held = place->held,
         .marker = place->marker,
+        .sent = place->sent,
         .detached = place->detached,
         .displaced = place->attaching || place->ignored,
         .active = place->active != NULL,
@@ -525,7 +527,7 @@ static void commit_mark(struct op *op)
     if (!commit_may_act((struct commit *)op))
         return;
     if (!batch_has((struct commit *)op, PART_MOVE)) {
-        op_goto(op, "attach");
+        op_goto(op, "send");
         return;
     }
     op_blocking(op, mark_work, commit_worked);
@@ -550,53 +552,6 @@ static void commit_move(struct op *op)
         return;
     op_blocking(op, move_work, commit_worked);
     op_sent(op);
-}
-
-/* ---- attach ---- */
-
-static void commit_attached(void *arg, const struct ch_answer *answer)
-{
-    struct commit *commit = arg;
-    struct op *op = &commit->op;
-    commit->rejected = answer->code == CHXA_E_CLICKHOUSE_REJECTED;
-    if (answer->code == 0) {
-        op_next(op);
-    } else if (commit->rejected) {
-        mem_replace(&commit->rejection, error_message(answer->error));
-        error_move(&op->error, answer->error);
-        op_next(op);
-    } else {
-        commit_wait_for_clickhouse(commit, answer->error);
-    }
-}
-
-static void commit_attach(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    if (!commit_may_act(commit))
-        return;
-    const struct chxa_target *target = commit->targets[commit->at];
-    struct buf sql = {0};
-    commit->tried = commit->batch[0];
-    buf_puts(&sql, "ALTER TABLE ");
-    sql_table(&sql, target->database, target->table);
-    for (size_t i = 0; i < commit->n_batch; i++) {
-        buf_puts(&sql, i ? ", ATTACH PART " : " ATTACH PART ");
-        sql_string(&sql, commit->parts[commit->batch[i]].name);
-    }
-    char *query_id = coord_query_id(op->coord, commit->xid, "attach");
-    struct ch_param no_dedup = {"insert_deduplicate", "0"};
-    struct ch_statement statement = {
-        .sql = buf_str(&sql),
-        .query_id = query_id,
-        .params = &no_dedup,
-        .n_params = commit->no_dedup && op->coord->caps.has_insert_deduplicate ? 1 : 0,
-        .timeout_ms = op->coord->config.clickhouse_timeout_ms,
-    };
-    ch_query(op->coord->client, &statement, commit_attached, commit);
-    op_sent(op);
-    free(query_id);
-    buf_clear(&sql);
 }
 
 /* ---- verify ---- */
@@ -689,7 +644,7 @@ static void retreat_work(struct op *op)
         const char *from = place->detached    ? part->name
                            : place->attaching ? attaching
                                               : place->ignored;
-        if (commit->todo[i] == PART_VANISHED && place->marker)
+        if (commit->todo[i] == PART_VANISHED && place->sent)
             op->work_code = held_unmark(target->roots[part->disk], commit->xid, part,
                                         op->coord->config.fsync, &op->work_error);
         if (from != NULL)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commit operation's state, shared by commit.c (its steps), commit_confirm.c (those that find
- * out what a replica made of an ATTACH), commit_end.c (its last ones) and resolve.c (those that an operator asks for). Internal to
+ * The commit operation's state, shared by commit.c (its steps), commit_attach.c (those around the
+ * ALTER), commit_confirm.c (those that find out what a replica made of an ATTACH), commit_end.c (its
+ * last ones) and resolve.c (those that an operator asks for). Internal to
  * them.
  */
 #ifndef CHXA_OP_COMMIT_PRIVATE_H
@@ -49,6 +50,9 @@ struct commit {
     size_t n_roots;
 };
 
+/* The steps of commit_attach.c. */
+void commit_send(struct op *op);
+void commit_attach(struct op *op);
 /* The steps of commit_confirm.c. */
 void commit_confirm(struct op *op);
 void commit_settle(struct op *op);

@@ -101,6 +101,23 @@ def test_another_table_under_the_name(half, how):
 
 
 @pytest.mark.parametrize("engine_name,store_name", PAIRS)
+def test_deleted_from_detached_while_nobody_runs(half):
+    """Moved, and never given to ClickHouse: what is gone is lost, not merged away. Put back, it is attached."""
+    detached = next(path / "detached" for path in half.engine.paths(half.name))
+    part = next(detached.iterdir())
+    part.rename(half.life.server.folder / part.name)
+    for _ in range(2):
+        half.start()
+        half.life.client.commit(half.xid).fails("BLOCKED")
+        record = half.life.client.get(half.xid).ok()
+        assert record["state"] == "Committing" and "hazard: 1 parts" in record["reason"]
+        half.life.stop()
+    (half.life.server.folder / part.name).rename(detached / part.name)
+    half.start()
+    half.ends_well()
+
+
+@pytest.mark.parametrize("engine_name,store_name", PAIRS)
 @pytest.mark.parametrize(
     "fault",  # "block" ends in waiting: it has no after
     ["retreat:before", "retreat:sent", "retreat:after", "block:before", "block:sent"],

@@ -620,10 +620,24 @@ START_TEST(test_move)
         ck_assert_int_eq(held_move_out(root, XID, &part, target, &err), 0);
     place = place_of(&part);
     ck_assert(!place.held && place.marker && place.detached && !place.attaching);
+    ck_assert(!place.sent);
+    for (int again = 0; again < 2; again++)
+        ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, again, &err), 0);
+    place = place_of(&part);
+    ck_assert(place.marker && place.sent && place.detached);
     for (int again = 0; again < 2; again++)
         ck_assert_int_eq(held_move_back(root, XID, &part, target, part.name, &err), 0);
     place = place_of(&part);
-    ck_assert(place.held && !place.marker && !place.detached);
+    ck_assert(place.held && !place.marker && !place.sent && !place.detached);
+    /* A move back that died before it removed the marker: marked anew, it is not sent. */
+    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, true, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, &part, true, &err), 0);
+    place = place_of(&part);
+    ck_assert(place.held && place.marker && !place.sent);
+    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, true, &err), 0);
+    ck_assert_int_eq(held_unmark(root, XID, &part, true, &err), 0);
+    place = place_of(&part);
+    ck_assert(place.held && !place.marker && !place.sent);
     ck_assert_ptr_null(place.ignored);
     ck_assert_ptr_null(place.active);
     chxa_part_clear(&part);
@@ -690,9 +704,12 @@ START_TEST(test_places_inode_used_again)
     place = place_of(&part);
     ck_assert_str_eq(place.active, "all_3_3_0");
     part_place_clear(&place);
-    /* With the marker too, for ClickHouse may have altered it in place since. */
+    /* With a marker that says sent too, for ClickHouse may have altered it in place since. */
     make_file(path_of(target, "all_3_3_0"), "checksums.txt", "altered");
     ck_assert_int_eq(held_mark(root, XID, &part, false, &err), 0);
+    place = place_of(&part);
+    ck_assert_ptr_null(place.active);
+    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, false, &err), 0);
     place = place_of(&part);
     ck_assert_str_eq(place.active, "all_3_3_0");
     part_place_clear(&place);
