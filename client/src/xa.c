@@ -348,31 +348,6 @@ static int entry_forget(XID *xid, int rmid, long flags)
 
 /* ---- recover, complete ------------------------------------------------------------------------------------------ */
 
-/* Everything in doubt whose id is one of ours, whoever began it: the TM knows its own by their format and gtrid. */
-static int scan_start(struct xa_open *open, struct chxa_error *error)
-{
-    struct chxa_filter filter;
-    struct chxa_txn_record *records = NULL;
-    size_t n = 0;
-    cx_xa_scan_clear(&open->scan);
-    chxa_filter_init(&filter);
-    filter.xid_prefix = "xa";
-    filter.in_doubt_only = true;
-    memset(error, 0, sizeof *error);
-    if (chxa_recover(open->instance->client, &filter, &records, &n, error))
-        return error->xa_code == XAER_RMFAIL ? XAER_RMFAIL : XAER_RMERR;
-    struct xa_scan scan = {.open = true, .xids = cx_alloc(n * sizeof *scan.xids)};
-    for (size_t i = 0; scan.xids && i < n; i++) {
-        if (chxa_xa_id_to_xid(records[i].xid, &scan.xids[scan.n]) == XA_OK)
-            scan.n++;
-    }
-    chxa_records_free(records, n);
-    if (!scan.xids)
-        return XAER_RMERR;
-    open->scan = scan;
-    return XA_OK;
-}
-
 static int entry_recover(XID *xids, long count, int rmid, long flags)
 {
     if ((flags & ~(TMSTARTRSCAN | TMENDRSCAN)) || count < 0 || (!xids && count > 0))
@@ -383,7 +358,7 @@ static int entry_recover(XID *xids, long count, int rmid, long flags)
     if (!(flags & TMSTARTRSCAN) && !open->scan.open)
         return XAER_INVAL;
     if (flags & TMSTARTRSCAN) {
-        int code = scan_start(open, cx_xa_state_error());
+        int code = cx_xa_scan_start(open, cx_xa_state_error());
         if (code)
             return code;
     }

@@ -11,7 +11,15 @@
 
 #define BLANKS " \t\r\n"
 
-enum value_kind { VALUE_TEXT, VALUE_URLS, VALUE_MODE, VALUE_UINT, VALUE_UINT64, VALUE_SECRET };
+enum value_kind {
+    VALUE_TEXT,
+    VALUE_URLS,
+    VALUE_MODE,
+    VALUE_UINT,
+    VALUE_UINT64,
+    VALUE_SCAN,
+    VALUE_SECRET
+};
 
 #define OPTION(field) offsetof(struct xa_info, options.field)
 
@@ -27,6 +35,7 @@ static const struct key {
     {"request_timeout_ms", VALUE_UINT, OPTION(request_timeout_ms)},
     {"nowait_ms", VALUE_UINT64, offsetof(struct xa_info, nowait_ms)},
     {"timeout_ms", VALUE_UINT64, offsetof(struct xa_info, timeout_ms)},
+    {"scan", VALUE_SCAN, offsetof(struct xa_info, scan_all)},
     {"user", VALUE_TEXT, OPTION(user)},
     {"password_file", VALUE_SECRET, OPTION(password)},
     {"bearer_token_file", VALUE_SECRET, OPTION(bearer_token)},
@@ -129,6 +138,9 @@ static int take(const struct key *key, char *value, struct xa_info *info)
         return code;
     case VALUE_UINT64:
         return read_number(value, INT64_MAX, field);
+    case VALUE_SCAN:
+        *(bool *)field = strcmp(value, "all") == 0;
+        return *(bool *)field || strcmp(value, "in_doubt") == 0 ? XA_OK : XAER_INVAL;
     case VALUE_SECRET:
         code = read_secret(value, info);
         *(const char **)field = info->secret;

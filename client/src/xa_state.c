@@ -214,6 +214,7 @@ static int instance_make(const char *text, struct xa_instance **ret_instance, co
         instance->deadline_ms = info->options.deadline_ms;
         instance->nowait_ms = info->nowait_ms;
         instance->timeout_ms = info->timeout_ms;
+        instance->scan_all = info->scan_all;
         memcpy(instance->info, text, strlen(text) + 1);
         *ret_why = NULL; /* the client's own message says it */
         int opened = chxa_client_open(&info->options, &instance->client, cx_xa_state_error());
@@ -325,12 +326,6 @@ struct xa_open *cx_xa_state_open_find(int rmid)
     while (open && open->rmid != rmid)
         open = open->next;
     return open;
-}
-
-void cx_xa_scan_clear(struct xa_scan *scan)
-{
-    free(scan->xids);
-    memset(scan, 0, sizeof *scan);
 }
 
 int cx_xa_state_open(const char *info, int rmid, const char **ret_why)

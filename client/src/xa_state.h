@@ -43,6 +43,7 @@ struct xa_branch_entry {
 struct xa_instance {
     struct chxa_client *client;
     uint64_t deadline_ms, nowait_ms, timeout_ms;
+    bool scan_all;
     char info[MAXINFOSIZE];
     struct xa_instance *next;
     unsigned opens;
@@ -72,6 +73,8 @@ int cx_xa_state_open(const char *info, int rmid, const char **ret_why);
 /* Ends suspended associations. XAER_PROTO while one is active. XA_OK when it is not open. */
 int cx_xa_state_close(int rmid);
 void cx_xa_scan_clear(struct xa_scan *scan);
+/* Asks the nodes for what xa_recover has to list. XA_OK, XAER_RMFAIL or XAER_RMERR; the scan is closed then. */
+int cx_xa_scan_start(struct xa_open *open, struct chxa_error *error);
 
 /* The active association, or NULL. */
 struct xa_association_entry *cx_xa_state_active(struct xa_open *open);

@@ -20,7 +20,7 @@ struct fake {
     char id[CHXA_XID_BYTES_MAX + 1];
     enum chxa_txn_state state;
     char meta[128];
-    const char *reason, *heuristic;
+    const char *reason, *heuristic, *given_reason;
     uint64_t writes;
     struct fake *next; /* older, in the same bucket */
 };
@@ -70,6 +70,14 @@ static struct fake *fake_add(const char *id, enum chxa_txn_state state)
     fake->next = *bucket(id);
     *bucket(id) = fake;
     return fake;
+}
+
+static void fakes_clear(void)
+{
+    free(fakes);
+    fakes = NULL;
+    n_fakes = 0;
+    memset(buckets, 0, sizeof buckets);
 }
 
 static int answer(struct chxa_error *error, int code, int xa_code, enum chxa_txn_state state,
@@ -396,6 +404,30 @@ void chxa_records_free(struct chxa_txn_record *records, size_t n)
     free(records);
 }
 
+/* A page of two: what is finished. */
+static int list_finished(const char *page, char **ret_body, size_t *ret_body_bytes,
+                         struct chxa_error *error)
+{
+    FILE *text = open_memstream(ret_body, ret_body_bytes);
+    size_t at = page ? strtoul(page + strlen("&page="), NULL, 10) : 0, listed = 0;
+    fprintf(text, "{\"transactions\": [");
+    for (; at < n_fakes && listed < 2; at++) {
+        if (fakes[at].state != CHXA_STATE_COMMITTED && fakes[at].state != CHXA_STATE_ABORTED)
+            continue;
+        const char *heuristic = fakes[at].heuristic, *reason = fakes[at].given_reason;
+        fprintf(text, "%s{\"xid\": \"%s\", \"heuristic\": %s%s%s, \"given_reason\": %s%s%s}",
+                listed++ ? ", " : "", fakes[at].id, heuristic ? "\"" : "",
+                heuristic ? heuristic : "null", heuristic ? "\"" : "", reason ? "\"" : "",
+                reason ? reason : "null", reason ? "\"" : "");
+    }
+    if (at < n_fakes)
+        fprintf(text, "], \"next\": \"%zu\"}", at);
+    else
+        fprintf(text, "], \"next\": null}");
+    fclose(text);
+    return answer(error, CHXA_OK, XA_OK, CHXA_STATE_UNKNOWN, 200);
+}
+
 int chxa_request(struct chxa_client *client, const char *base_url, const char *method,
                  const char *path, const char *body, char **ret_body, size_t *ret_body_bytes,
                  struct chxa_error *error)
@@ -404,10 +436,12 @@ int chxa_request(struct chxa_client *client, const char *base_url, const char *m
     bool done;
     (void)client, (void)base_url, (void)body;
     ck_assert_str_eq(method, "GET");
-    ck_assert(strncmp(path, "/v1/transactions/", 17) == 0);
     *ret_body = NULL;
     if (node_enter("request", error, &code, &done))
         return node_leave(code);
+    if (strncmp(path, "/v1/transactions?state=Committed,Aborted&", 41) == 0)
+        return node_leave(list_finished(strstr(path, "&page="), ret_body, ret_body_bytes, error));
+    ck_assert(strncmp(path, "/v1/transactions/", 17) == 0);
     struct fake *fake = fake_find(path + 17);
     if (!fake)
         return node_leave(not_found(error));

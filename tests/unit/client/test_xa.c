@@ -95,6 +95,7 @@ static void make_prepared(int n)
 
 static void setup(void)
 {
+    requests = 0;
     is(xa_open(INFO, 1, TMNOFLAGS), XA_OK);
 }
 
@@ -103,9 +104,7 @@ static void teardown(void)
     is(xa_close(1, TMNOFLAGS), XA_OK);
     ck_assert_uint_eq(clients_open, 0);
     ck_assert_uint_eq(txns_open, 0);
-    free(fakes);
-    fakes = NULL;
-    n_fakes = 0;
+    fakes_clear();
 }
 
 /* In another thread that has opened the resource manager. */
@@ -608,6 +607,30 @@ START_TEST(a_recovery_scan)
 }
 END_TEST
 
+START_TEST(a_scan_of_all)
+{
+    XID xids[64];
+    for (int i = 0; i < 20; i++)
+        fake_add(id_of(i), i % 2 ? CHXA_STATE_COMMITTED : CHXA_STATE_ABORTED);
+    fake_find(id_of(3))->heuristic = "mixed";
+    fake_find(id_of(4))->given_reason = "enough";
+    fake_find(id_of(19))->given_reason = "enough";
+    fake_add("load-42", CHXA_STATE_ABORTED)->given_reason = "not ours";
+    fake_add(id_of(20), CHXA_STATE_PREPARED);
+    is(xa_recover(xids, 64, TMSTARTRSCAN | TMENDRSCAN), 1);
+    is(xa_close(1, TMNOFLAGS), XA_OK);
+    is(xa_open(INFO " scan=all", 1, TMNOFLAGS), XA_OK);
+    is(xa_recover(xids, 64, TMSTARTRSCAN | TMENDRSCAN), 4);
+    for (int i = 0; i < 4; i++) {
+        XID want = make_xid((const int[]){20, 3, 4, 19}[i]);
+        ck_assert_mem_eq(&xids[i], &want, sizeof want);
+    }
+    refuse("request", CHXA_ERR_UNREACHABLE, XAER_RMFAIL);
+    is(xa_recover(xids, 64, TMSTARTRSCAN | TMENDRSCAN), XAER_RMFAIL);
+    is(xa_recover(xids, 64, TMNOFLAGS), XAER_INVAL);
+}
+END_TEST
+
 START_TEST(close_and_open_again)
 {
     make_prepared(1);
@@ -755,7 +778,7 @@ START_TEST(each_allocation_fails_in_turn)
         int n = (int)failing, failed = 0;
         XID xids[10];
         allocations = 0;
-        insist(xa_open(INFO, 1, TMNOFLAGS));
+        insist(xa_open(INFO " scan=all", 1, TMNOFLAGS));
         insist(xa_start(n, TMNOFLAGS));
         write_rows(n);
         insist(xa_end(n, TMSUCCESS));
@@ -773,6 +796,7 @@ START_TEST(each_allocation_fails_in_turn)
         if (allocations < failing)
             break;
         ck_assert_int_eq(failed, 1);
+        fakes_clear();
     }
     ck_assert_int_gt(failing, 8);
     cx_alloc_hook = NULL;
@@ -804,6 +828,7 @@ int main(void)
     tcase_add_test(tcase, read_only);
     tcase_add_test(tcase, heuristic_ends);
     tcase_add_test(tcase, a_recovery_scan);
+    tcase_add_test(tcase, a_scan_of_all);
     tcase_add_test(tcase, close_and_open_again);
     tcase_add_test(tcase, several_rmids);
     tcase_add_test(tcase, calls_for_one_branch_take_turns);

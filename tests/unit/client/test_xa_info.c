@@ -33,6 +33,7 @@ START_TEST(defaults)
     ck_assert_uint_eq(info.options.deadline_ms, 120000);
     ck_assert_uint_eq(info.nowait_ms, 1000);
     ck_assert_uint_eq(info.timeout_ms, 0);
+    ck_assert(!info.scan_all);
     ck_assert_ptr_null(info.options.user);
     ck_assert_ptr_null(info.options.password);
 }
@@ -45,11 +46,12 @@ START_TEST(every_key)
     ck_assert_int_ge(file, 0);
     ck_assert_int_eq(write(file, "p w\r\nother\n", 11), 11);
     close(file);
-    snprintf(text, sizeof text,
-             "  url=http://a:1,https://b:2\twrite_mode=round_robin deadline_ms=5 nowait_ms=6 "
-             "timeout_ms=7 connect_timeout_ms=8 request_timeout_ms=9 user=u password_file=%s "
-             "ca_file=/c cert_file=/d key_file=/e \n",
-             secret);
+    snprintf(
+        text, sizeof text,
+        "  url=http://a:1,https://b:2\twrite_mode=round_robin deadline_ms=5 nowait_ms=6 "
+        "timeout_ms=7 scan=all connect_timeout_ms=8 request_timeout_ms=9 user=u password_file=%s "
+        "ca_file=/c cert_file=/d key_file=/e \n",
+        secret);
     ck_assert_int_eq(parse(text), XA_OK);
     ck_assert_uint_eq(info.options.n_urls, 2);
     ck_assert_str_eq(info.options.urls[0], "http://a:1");
@@ -58,6 +60,7 @@ START_TEST(every_key)
     ck_assert_uint_eq(info.options.deadline_ms, 5);
     ck_assert_uint_eq(info.nowait_ms, 6);
     ck_assert_uint_eq(info.timeout_ms, 7);
+    ck_assert(info.scan_all);
     ck_assert_uint_eq(info.options.connect_timeout_ms, 8);
     ck_assert_uint_eq(info.options.request_timeout_ms, 9);
     ck_assert_str_eq(info.options.user, "u");
@@ -106,6 +109,8 @@ START_TEST(what_is_refused)
                                         "url=http://a deadline_ms=99999999999999999999",
                                         "url=http://a timeout_ms=9223372036854775808",
                                         "url=http://a user=",
+                                        "url=http://a scan=",
+                                        "url=http://a scan=some",
                                         "url=http://a =x",
                                         "write_mode=first"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
