@@ -175,6 +175,9 @@ int held_remove_unnamed(const char *xid, const char *root, const uint64_t *named
 /* Moves the folder <root>/chxa/<name> to <root>/chxa/lost/<name> (with the time behind it if that
  * exists). Missing is fine. */
 int held_set_aside(const char *root, const char *name, struct error *error);
+/* Removes <root>/chxa/lost/<name>. Missing is fine: *ret_was_there says so. */
+int held_remove_set_aside(const char *root, const char *name, bool *ret_was_there,
+                          struct error *error);
 /* Names of the transaction folders in <root>/chxa; ret_names: array of n strings for the caller to
  * free. */
 int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error);

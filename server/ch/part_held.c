@@ -552,6 +552,29 @@ int held_set_aside(const char *root, const char *name, struct error *error)
     return dirs_failed(error, number, "set aside a held folder under", root, name);
 }
 
+int held_remove_set_aside(const char *root, const char *name, bool *ret_was_there,
+                          struct error *error)
+{
+    int result = component_check(name, error);
+    if (result == 0 && strncmp(name, HELD_PREFIX, strlen(HELD_PREFIX)) != 0)
+        result = error_set(error, CHXA_E_IO_FAILED, "not the name of a transaction's folder");
+    if (result != 0)
+        return result;
+    int area;
+    int number = area_open(root, &area);
+    int lost = number == 0 && area >= 0 ? dirs_open_at(area, LOST) : -ENOENT;
+    dirs_close(&area);
+    if (number == 0 && lost < 0 && lost != -ENOENT)
+        number = lost;
+    *ret_was_there = lost >= 0 && dirs_inode(lost, name) != 0;
+    if (number == 0 && *ret_was_there)
+        number = dirs_remove_tree(lost, name);
+    if (lost >= 0)
+        dirs_close(&lost);
+    return number == 0 ? 0
+                       : dirs_failed(error, number, "remove a set-aside folder under", root, name);
+}
+
 int held_remove(const char *xid, char *const *roots, size_t n_roots, bool only_empty,
                 struct error *error)
 {

@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -585,4 +586,12 @@ void scratch_pool_stats(const struct scratch_pool *pool, struct scratch_stats *r
         stats.creating += entry->state == ENTRY_CREATING;
     }
     *ret_stats = stats;
+}
+
+bool scratch_pool_made(const struct scratch_pool *pool, const char *name)
+{
+    char *prefix = mem_printf("s_%" PRIx64 "_", pool->name_token);
+    bool ours = strncmp(name, prefix, strlen(prefix)) == 0;
+    free(prefix);
+    return ours;
 }

@@ -72,6 +72,9 @@ void scratch_release(struct scratch_pool *pool, struct scratch *scratch);
  * dropped when query_id is gone (NULL: nothing of ours runs in it). */
 void scratch_retire(struct scratch_pool *pool, struct scratch *scratch, const char *query_id);
 
+/* True when this pool made a table of that name, whatever became of it. */
+bool scratch_pool_made(const struct scratch_pool *pool, const char *name);
+
 struct scratch_stats {
     size_t idle, lent, retired, creating, waiting;
     uint64_t created, truncated, dropped;

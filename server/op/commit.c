@@ -331,7 +331,7 @@ static void commit_check(struct op *op)
 
 /* ---- look ---- */
 
-static struct part_facts facts_of(const struct part_place *place)
+struct part_facts txn_part_facts(const struct part_place *place)
 {
     return (struct part_facts){
         .held = place->held,
@@ -369,7 +369,8 @@ static void look_work(struct op *op)
         part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
                          target->roots, target->n_roots, commit->places, &op->work_error);
     for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
-        commit->todo[i] = commit->given_up[i] ? PART_DONE : part_plan(facts_of(&commit->places[i]));
+        commit->todo[i] =
+            commit->given_up[i] ? PART_DONE : part_plan(txn_part_facts(&commit->places[i]));
         if (commit->rejected || op->kind->steps[op->at].run == commit_look)
             note_seen(commit, i, &op->work_error);
     }

@@ -22,14 +22,14 @@
 
 #define SWEEP_MS 250u
 
-/* Numbers begin at 10^15, where no table's own block numbers are; each epoch has 2^32 of them, so
- * that none is used twice on a node although no counter is stored. */
-#define PART_NUMBER_FIRST      1000000000000000u
-#define PART_NUMBERS_PER_EPOCH (UINT64_C(1) << 32)
-
 uv_loop_t *coord_loop(struct coord *coord)
 {
     return coord->loop;
+}
+
+const char *coord_node(const struct coord *coord)
+{
+    return coord->config.node;
 }
 
 struct store *coord_store(struct coord *coord)

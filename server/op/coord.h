@@ -116,6 +116,34 @@ void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 /* Removes a finished record; WRONG_STATE for others. */
 void coord_forget(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 struct store *coord_store(struct coord *coord);
+/* This node's name. */
+const char *coord_node(const struct coord *coord);
+
+/* ---- fsck ---- */
+
+struct coord_finding {
+    const char *kind;        /* one of PROTOCOL.md's */
+    const char *meaning;     /* what it means */
+    char *message;           /* what it is */
+    char *mend;              /* what mends it */
+    char *xid, *path, *part; /* or NULL */
+    int64_t bytes, age_ms;   /* -1: not known, or of no use */
+};
+struct coord_fsck_reply {
+    int code;
+    const struct error *error;
+    const struct coord_finding *findings;
+    size_t n_findings;
+    bool truncated;                             /* not all was looked at, or told */
+    size_t n_transactions, n_folders, n_tables; /* looked at */
+};
+/* Valid during the call. */
+typedef void coord_fsck_cb(void *arg, const struct coord_fsck_reply *reply);
+/* Compares this node's disks with the store; changes nothing. One at a time (BUSY). */
+void coord_fsck(struct coord *coord, size_t findings_max, coord_fsck_cb *done, void *arg);
+/* Removes a set-aside folder, lost/<name>, of every disk. n: how many there were. */
+typedef void coord_clear_lost_cb(void *arg, int code, const struct error *error, size_t n);
+void coord_clear_lost(struct coord *coord, const char *name, coord_clear_lost_cb *done, void *arg);
 
 /* ---- sinks ---- */
 

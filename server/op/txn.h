@@ -10,10 +10,16 @@
 #define CHXA_OP_TXN_H
 
 #include "ch/held_lock.h"
+#include "core/part_plan.h"
 #include "op/coord.h"
 #include "op/step.h"
 
 #include <sys/queue.h>
+
+/* Numbers begin at 10^15, where no table's own block numbers are; each epoch has 2^32 of them, so
+ * that none is used twice on a node although no counter is stored. */
+#define PART_NUMBER_FIRST      1000000000000000u
+#define PART_NUMBERS_PER_EPOCH (UINT64_C(1) << 32)
 
 /* A request that waits for the transaction: freshly come, or joined to what runs. */
 struct waiter {
@@ -105,6 +111,7 @@ struct coord {
     bool store_ready, recovered, stopping;
     bool halted; /* the store and the client are going: no step runs, no waiter is looked at */
     struct op *recovery; /* running, or NULL */
+    struct op *fsck;     /* likewise */
     char *not_ready;
     void (*on_ready)(void *arg);
     void (*on_replaced)(void *arg);
@@ -195,6 +202,8 @@ void txn_add_write(struct txn *txn, struct chxa_write *write);
 /* Cancels every write of the transaction (a rollback does not wait for bodies). */
 void write_cancel_all(struct txn *txn);
 
+/* What a part's place says of how far its commit got. */
+struct part_facts txn_part_facts(const struct part_place *place);
 /* Distinct targets of a transaction's writes in order of first use; array of pointers into the
  * record, freed by the caller with free(). */
 const struct chxa_target **txn_targets(const struct txn *txn, size_t *ret_n);

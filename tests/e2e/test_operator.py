@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an operator does to a transaction in doubt, and what is kept of it."""
+import itertools
 import json
 import shutil
 import signal
+import threading
 import time
 
 import pytest
@@ -389,3 +391,125 @@ def test_filters(engine, client, xid):
         client.rollback(f"{xid}.{name}").ok()
     post(client, f"{xid}.stuck", "resolve", {"action": "discard", "reason": "dropped"}).ok()
     clear_lost(engine)
+
+
+# ---- fsck ----
+
+
+def fsck(client, **parameters):
+    """Findings by kind: those of this transaction test, without what other tests left in detached/."""
+    query = "&".join(f"{key}={value}" for key, value in parameters.items())
+    answer = client.request("GET", "/v1/fsck" + (f"?{query}" if query else "")).ok()
+    found = {}
+    for finding in answer["findings"]:
+        assert finding["meaning"] and finding["mend"] and finding["message"], finding
+        found.setdefault(finding["kind"], []).append(finding)
+    return found
+
+
+def test_fsck_finds_nothing(engine, client, xid):
+    engine.make("t", COLUMNS, DEFINITION)
+    client.begin(f"{xid}.open").ok((200, 201))
+    client.write(f"{xid}.open", f"INSERT INTO {engine.table('t')} FORMAT TabSeparated", ROWS).ok()
+    prepared(client, engine, xid)
+    prepared(client, engine, f"{xid}.done")
+    client.commit(f"{xid}.done").ok()
+    assert fsck(client) == {}
+    answer = client.request("GET", "/v1/fsck").ok()
+    assert answer["node"] == "n1" and answer["transactions"] == 2 and answer["folders"] == 2 and answer["tables"] >= 1
+    assert answer["truncated"] is False
+
+
+def test_fsck_finds_what_is_wrong(engine, client, xid):
+    """Each thing that can be out of order, made by hand."""
+    engine.make("t", COLUMNS, DEFINITION)
+    engine.make("gone", COLUMNS, DEFINITION)
+    for name in ("missing", "marked", "aborted", "detached"):
+        prepared(client, engine, f"{xid}.{name}")
+    prepared(client, engine, f"{xid}.stuck", table="gone")
+    engine.query(f"DROP TABLE {engine.table('gone')}")
+    client.commit(f"{xid}.stuck").fails("BLOCKED")
+    root = next(root for root in engine.roots() if (root / "chxa").is_dir())
+    area = root / "chxa"
+    held = {name: sorted((area / f"t-{xid}.{name}").iterdir()) for name in ("missing", "marked", "detached")}
+    shutil.rmtree(held["missing"][0])
+    held["marked"][1].with_name(held["marked"][1].name + ".moved").touch()
+    client.rollback(f"{xid}.aborted").ok()
+    for name in ("aborted", "orphan"):
+        (area / f"t-{xid}.{name}").mkdir()
+    (area / ("t-" + "x" * 200 + "~" + "0" * 32)).mkdir()
+    (area / "lost").mkdir()
+    shutil.copytree(held["detached"][0], area / "lost" / f"t-{xid}.old" / held["detached"][0].name)
+    (area / "notes.txt").touch()
+    number = held["detached"][1].name
+    stray = engine.paths("t")[0] / "detached" / f"attaching_20240102_{number}_{number}_0"
+    shutil.copytree(held["detached"][1], stray)
+    engine.query("CREATE TABLE chxa.s_1_1 (a UInt8) ENGINE = MergeTree ORDER BY a")
+
+    found = fsck(client)
+    about = lambda kind: [finding.get("xid", "").split(".")[-1] for finding in found[kind]]
+    assert about("missing_part") == ["missing"] and found["missing_part"][0]["path"] == str(held["missing"][0])
+    assert about("stray_marker") == ["marked"]
+    assert about("blocked") == ["stuck"] and "resolve" in found["blocked"][0]["mend"]
+    assert about("detached_part") == ["detached"] and found["detached_part"][0]["path"] == str(stray)
+    assert about("finished_folder") == ["aborted"]
+    assert about("orphan_folder") == ["orphan"]
+    assert len(found["unknown_folder"]) == 1
+    assert [finding["path"] for finding in found["strange_entry"]] == [str(area / "notes.txt")]
+    aside = found["set_aside"][0]
+    assert aside["path"] == str(area / "lost" / f"t-{xid}.old") and aside["bytes"] > 0 and aside["age_ms"] >= 0
+    assert [finding["path"] for finding in found["scratch_table"]] == ["chxa.s_1_1"]
+    assert set(found) == {
+        "missing_part", "stray_marker", "blocked", "detached_part", "finished_folder", "orphan_folder", "unknown_folder",
+        "strange_entry", "set_aside", "scratch_table",
+    }
+    assert client.request("GET", "/v1/fsck?limit=1").ok()["truncated"] is True
+    for wrong in ("limit=0", "limit=10001", "x=1"):
+        client.request("GET", f"/v1/fsck?{wrong}").fails("INVALID_REQUEST")
+
+    # What was set aside goes by name, and nothing else does.
+    for wrong in ("", "?name=", "?name=..", "?name=t-..%2Fx", "?name=owner", f"?name=t-{xid}.old&x=1"):
+        client.request("DELETE", "/v1/lost" + wrong).fails("INVALID_REQUEST")
+    client.request("DELETE", f"/v1/lost?name=t-{xid}.stuck").fails("ROUTE_NOT_FOUND")
+    assert client.request("DELETE", f"/v1/lost?name=t-{xid}.old").ok()["removed"] == 1
+    assert "set_aside" not in fsck(client)
+    client.request("DELETE", f"/v1/lost?name=t-{xid}.old").fails("ROUTE_NOT_FOUND")
+
+    # It changed nothing: what it says mends it, mends it.
+    shutil.rmtree(stray)
+    (area / "notes.txt").unlink()
+    held["marked"][1].with_name(held["marked"][1].name + ".moved").unlink()
+    for name in ("missing", "marked", "detached"):
+        client.rollback(f"{xid}.{name}").ok()
+    post(client, f"{xid}.stuck", "resolve", {"action": "discard", "reason": "dropped"}).ok()
+    engine.clean_held()
+    engine.query("DROP TABLE chxa.s_1_1")
+
+
+def test_fsck_is_not_confused_by_work(engine, client, xid):
+    """Transactions begin, write and end all the time: nothing of that is a finding."""
+    engine.make("t", COLUMNS, DEFINITION)
+    done = threading.Event()
+    failed = []
+
+    def work(number):
+        try:
+            for i in itertools.count():
+                if done.is_set():
+                    return
+                prepared(client, engine, f"{xid}.{number}.{i}")
+                client.commit(f"{xid}.{number}.{i}").ok()
+        except BaseException as error:  # noqa: B902 - told below
+            failed.append(error)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in range(20):
+            assert fsck(client) == {}
+    finally:
+        done.set()
+        for worker in workers:
+            worker.join()
+    assert not failed, failed

@@ -27,6 +27,7 @@ WITHOUT_SENT = {
     "commit.verify", "commit.confirm", "commit.settle", "recover.probe", "recover.disks", "recover.lock", "recover.pool", "recover.list",
     "recover.history", "recover.load", "recover.folders", "recover.judge", "recover.clean", "recover.resume",
     "sink_recover.list", "sink_recover.owners", "sink_recover.read", "abandon.read",
+    "fsck.list", "fsck.load", "fsck.tables", "fsck.look", "fsck.judge", "fsck.recheck",
 }
 # Reached by test_blocked only: a commit that ClickHouse refuses.
 WHEN_BLOCKED = {"commit.retreat", "commit.block", "commit.mend", "commit.resolve", "commit.discard"}
@@ -167,6 +168,7 @@ def scenario(life, engine, tables):
     transaction(life, engine, tables, f"prepared-then-rolled-back:{run}", 2000, ("prepare", "rollback"))
     transaction(life, engine, tables, f"one-phase:{run}", 100, ("commit",))
     sink(life, tables, run)
+    assert life.call(lambda c: c.request("GET", "/v1/fsck")).ok()["findings"] == []
 
 
 def check(life, engine, names, tables):
