@@ -49,6 +49,9 @@ const char *const insert_settings_refused[] = {
 
 bool insert_setting_refused(const char *name)
 {
+    /* A limit would end the query early, and the INSERT would have some of its rows. */
+    if (strstr(name, "_overflow_mode"))
+        return true;
     for (const char *const *refused = insert_settings_refused; *refused; refused++) {
         size_t len = strlen(*refused);
         bool prefix = (*refused)[len - 1] == '*';

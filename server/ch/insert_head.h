@@ -82,7 +82,7 @@ void insert_head_rewrite(const char *text, size_t len, const struct insert_head 
 size_t insert_head_rows(const char *text, size_t len, const struct insert_head *head);
 
 /* Settings that a client may not set on a staged INSERT, in SETTINGS or in the URL (wire facts 7).
- * NULL-terminated; a name ending in * is a prefix. */
+ * NULL-terminated; a name ending in * is a prefix. Besides these, every …_overflow_mode. */
 extern const char *const insert_settings_refused[];
 bool insert_setting_refused(const char *name);
 

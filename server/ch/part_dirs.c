@@ -93,6 +93,23 @@ int dirs_make_at(int dir, const char *name)
     return dirs_open_at(dir, name);
 }
 
+/* 0 or negative errno. Replaced by a rename, so that it is whole or not there. */
+static int xid_note(int folder, const char *xid)
+{
+    static const char next[] = XID_FILE "~";
+    if (faccessat(folder, XID_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    int fd = openat(folder, next, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 ? -errno : 0;
+    size_t len = strlen(xid);
+    if (result == 0 && write(fd, xid, len) != (ssize_t)len)
+        result = errno ? -errno : -EIO;
+    dirs_close(&fd);
+    if (result == 0 && renameat(folder, next, folder, XID_FILE) != 0)
+        result = -errno;
+    return result;
+}
+
 int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd, struct error *error)
 {
     if (!chxa_xid_valid(xid))
@@ -108,6 +125,11 @@ int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd, 
     if (area >= 0)
         fd = create ? dirs_make_at(area, name) : dirs_open_at(area, name);
     dirs_close(&area);
+    int noted = fd >= 0 && create && strchr(name, '~') ? xid_note(fd, xid) : 0;
+    if (noted != 0) {
+        dirs_close(&fd);
+        fd = noted;
+    }
     if (fd == -ENOENT && !create)
         fd = -1;
     else if (fd < 0)

@@ -25,6 +25,8 @@
 #define DETACHED      "detached"
 
 #define CHECKSUMS_FILE "checksums.txt"
+/* In the folder of a transaction whose xid is too long to be its name: the xid. */
+#define XID_FILE "xid"
 
 /* A number as text, with the marker's suffix where asked. */
 struct held_entry_name {

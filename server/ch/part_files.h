@@ -181,5 +181,7 @@ int held_remove_set_aside(const char *root, const char *name, bool *ret_was_ther
 /* Names of the transaction folders in <root>/chxa; ret_names: array of n strings for the caller to
  * free. */
 int held_list(const char *root, char ***ret_names, size_t *ret_n, struct error *error);
+/* Whose folder it is: the xid, for the caller to free; NULL: it is no transaction's, or does not say. */
+char *held_folder_xid(const char *root, const char *name);
 
 #endif

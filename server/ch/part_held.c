@@ -649,6 +649,41 @@ int held_remove_unnamed(const char *xid, const char *root, const uint64_t *named
     return result;
 }
 
+static char *xid_read(int folder)
+{
+    char text[CHXA_XID_BYTES_MAX + 2];
+    int fd = openat(folder, XID_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    ssize_t len = read(fd, text, sizeof text - 1);
+    dirs_close(&fd);
+    return len > 0 ? mem_strndup(text, (size_t)len) : NULL;
+}
+
+char *held_folder_xid(const char *root, const char *name)
+{
+    char *xid = NULL, expected[HELD_DIR_BYTES_MAX + 1];
+    if (strncmp(name, HELD_PREFIX, strlen(HELD_PREFIX)) != 0 || strchr(name, '/'))
+        return NULL;
+    if (strchr(name, '~') == NULL) {
+        xid = mem_strdup(name + strlen(HELD_PREFIX));
+    } else {
+        int area = -1;
+        int folder = area_open(root, &area) == 0 && area >= 0 ? dirs_open_at(area, name) : -1;
+        if (folder >= 0)
+            xid = xid_read(folder);
+        dirs_close(&folder);
+        dirs_close(&area);
+    }
+    if (xid && chxa_xid_valid(xid)) {
+        held_dir_name(xid, expected);
+        if (strcmp(expected, name) == 0)
+            return xid;
+    }
+    free(xid);
+    return NULL;
+}
+
 struct folder_names {
     char **names;
     size_t n;

@@ -29,6 +29,7 @@
 
 struct folder { /* in a held area, of no open transaction */
     char *root, *name;
+    char *xid; /* NULL: it does not say */
     bool remove;
     bool set_aside; /* no record, but the store may have lost it */
     bool given_up;  /* an operator gave up what is in it: set aside */
@@ -55,6 +56,7 @@ static void folder_clear(struct folder *folder)
 {
     free(folder->root);
     free(folder->name);
+    free(folder->xid);
     free(folder->named);
 }
 
@@ -379,22 +381,24 @@ static void folders_work(struct op *op)
             mem_realloc(recover->folders, (recover->n_folders + n) * sizeof *recover->folders);
         for (size_t j = 0; j < n; j++)
             recover->folders[recover->n_folders++] =
-                (struct folder){.root = mem_strdup(coord->roots[i]), .name = names[j]};
+                (struct folder){.root = mem_strdup(coord->roots[i]),
+                                .name = names[j],
+                                .xid = held_folder_xid(coord->roots[i], names[j])};
         free(names);
     }
 }
 
-static bool names_open_transaction(struct coord *coord, const char *name)
+static bool is_of_open_transaction(struct coord *coord, const struct folder *folder)
 {
     const struct txn *txn;
     char open_name[HELD_DIR_BYTES_MAX + 1];
-    if (strchr(name, '~') == NULL && strncmp(name, "t-", 2) == 0) {
-        txn = txn_find(coord, name + 2);
+    if (folder->xid) {
+        txn = txn_find(coord, folder->xid);
         return txn && (txn_is_open(txn) || !txn->loaded);
     }
     TAILQ_FOREACH (txn, &coord->txns, link) {
         held_dir_name(txn->record.xid, open_name);
-        if (strcmp(open_name, name) == 0)
+        if (strcmp(open_name, folder->name) == 0)
             return true;
     }
     return false;
@@ -410,7 +414,7 @@ static void folders_listed(struct op *op)
     size_t kept = 0;
     for (size_t i = 0; i < recover->n_folders; i++) {
         struct folder folder = recover->folders[i];
-        if (!names_open_transaction(op->coord, folder.name)) {
+        if (!is_of_open_transaction(op->coord, &folder)) {
             recover->folders[kept++] = folder;
             continue;
         }
@@ -487,15 +491,15 @@ static void recover_judge(struct op *op)
         op_next(op);
         return;
     }
-    const char *name = recover->folders[recover->next_folder].name;
-    if (strchr(name, '~') || strncmp(name, "t-", 2) != 0 || !chxa_xid_valid(name + 2)) {
-        /* A long xid is not in the name; an open transaction would have been recognised. */
-        log_warn("held folder of an unknown transaction left alone", "folder=\"%s\"", name);
+    const struct folder *folder = &recover->folders[recover->next_folder];
+    if (folder->xid == NULL) {
+        /* An open transaction's would have been recognised. */
+        log_warn("held folder of an unknown transaction left alone", "folder=\"%s\"", folder->name);
         recover->next_folder++;
         op_goto(op, "judge");
         return;
     }
-    store_get(op->coord->store, name + 2, folder_judged, recover);
+    store_get(op->coord->store, folder->xid, folder_judged, recover);
 }
 
 static int clean_folder(const struct folder *folder, bool set_aside, struct error *error)
@@ -504,9 +508,9 @@ static int clean_folder(const struct folder *folder, bool set_aside, struct erro
         return held_set_aside(folder->root, folder->name, error);
     if (!folder->committed)
         return held_remove_folder(folder->root, folder->name, error);
-    const char *xid = folder->name + 2;
-    int code = held_remove_unnamed(xid, folder->root, folder->named, folder->n_named, error);
-    return code ? code : held_remove(xid, &folder->root, 1, true, error);
+    int code =
+        held_remove_unnamed(folder->xid, folder->root, folder->named, folder->n_named, error);
+    return code ? code : held_remove(folder->xid, &folder->root, 1, true, error);
 }
 
 static void clean_work(struct op *op)

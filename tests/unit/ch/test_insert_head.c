@@ -168,6 +168,8 @@ static const struct refused refused[] = {
     {"INSERT INTO t SETTINGS a = [1 VALUES", CHXA_E_INVALID_QUERY, "a closing bracket"},
     {"INSERT INTO t SETTINGS {p:Identifier} = 1 VALUES", CHXA_E_INVALID_QUERY, "literally"},
     {"INSERT INTO t SETTINGS async_insert = 1 VALUES", CHXA_E_SETTING_REFUSED, "async_insert"},
+    {"INSERT INTO t SELECT 1 SETTINGS max_execution_time = 1, timeout_overflow_mode = 'break'",
+     CHXA_E_SETTING_REFUSED, "timeout_overflow_mode"},
     {"INSERT INTO t SETTINGS async_insert VALUES", CHXA_E_SETTING_REFUSED, "async_insert"},
     {"INSERT INTO t SETTINGS a=1, `async_insert`=1 FORMAT TSV", CHXA_E_SETTING_REFUSED,
      "async_insert"},
@@ -411,6 +413,9 @@ START_TEST(settings_list)
                                      "min_insert_block_size_bytes",
                                      "buffer_size",
                                      "dialect",
+                                     "timeout_overflow_mode",
+                                     "timeout_overflow_mode_leaf",
+                                     "read_overflow_mode",
                                      "wait_end_of_query"};
     static const char *const yes[] = {
         "max_threads",  "optimize_on_insert", "insert_quorum", "", "wait_for_async_insert_timeout",

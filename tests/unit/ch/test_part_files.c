@@ -810,6 +810,40 @@ START_TEST(test_remove)
 }
 END_TEST
 
+/* The folder tells whose it is, also when the xid is too long to be its name. */
+START_TEST(test_folder_xid)
+{
+    char xid[CHXA_XID_BYTES_MAX + 1] = {0}, name[HELD_DIR_BYTES_MAX + 1], path[600];
+    char *const roots[] = {root};
+    make_part(table, "all_1_1_0", "1");
+    for (size_t len = 199; len <= CHXA_XID_BYTES_MAX; len += len < 202 ? 1 : 26) {
+        memset(xid, 'x', len);
+        struct chxa_part part = {0};
+        ck_assert_int_eq(part_link(table, "all_1_1_0", false, root, 0, xid, 5, &part, &err), 0);
+        held_dir_name(xid, name);
+        char *got = held_folder_xid(root, name);
+        ck_assert_str_eq(got, xid);
+        free(got);
+        snprintf(path, sizeof path, "%s/chxa/%s/xid", root, name);
+        ck_assert_int_eq(exists(path), len > 200);
+        if (len > 200) { /* another's, or none */
+            char *folder = mem_printf("%s/chxa/%s", root, name);
+            make_file(folder, "xid", "other");
+            ck_assert_ptr_null(held_folder_xid(root, name));
+            ck_assert_int_eq(unlink(path), 0);
+            ck_assert_ptr_null(held_folder_xid(root, name));
+            free(folder);
+        }
+        ck_assert_int_eq(held_remove(xid, roots, 1, false, &err), 0);
+        chxa_part_clear(&part);
+    }
+    ck_assert_ptr_null(held_folder_xid(root, "lost"));
+    ck_assert_ptr_null(held_folder_xid(root, "t-a b"));
+    ck_assert_ptr_null(held_folder_xid(root, "t-../x"));
+    ck_assert_ptr_null(held_folder_xid(root, "t-none~0123"));
+}
+END_TEST
+
 START_TEST(test_remove_unnamed)
 {
     const uint64_t named[] = {5, 7};
@@ -888,6 +922,7 @@ int main(void)
     tcase_add_test(files, test_move_blocked);
     tcase_add_test(files, test_remove);
     tcase_add_test(files, test_remove_unnamed);
+    tcase_add_test(files, test_folder_xid);
     tcase_add_test(files, test_held_list);
     suite_add_tcase(suite, files);
     SRunner *runner = srunner_create(suite);
