@@ -33,6 +33,7 @@ struct daemon {
     struct http_server *http;
     struct store *store;
     struct retention *retention; /* NULL before the first recovery */
+    struct watch *watch;         /* likewise */
     struct api api;
     char *address, *url;
     uv_signal_t sigterm, sigint;
@@ -70,9 +71,13 @@ static void ready(void *arg)
 {
     struct daemon *daemon = arg;
     metrics_set(METRIC_start_time_seconds, (double)clock_wall_ms() / 1000.0, NULL, NULL);
-    if (!daemon->stopping)
+    if (!daemon->stopping) {
+        daemon->watch =
+            watch_start(&daemon->loop, daemon->client, daemon->config.clickhouse_down_ms);
+        daemon->api.watch = daemon->watch;
         daemon->retention = retention_start(&daemon->loop, daemon->store, daemon->config.node,
                                             daemon->config.retention_ms);
+    }
     printf("chxad ready on %s\n", daemon->address);
     fflush(stdout);
     log_info("ready", "address=%s url=%s version=%s", daemon->address, daemon->url, CHXA_VERSION);
@@ -125,6 +130,9 @@ static void signalled(uv_signal_t *handle, int number)
     daemon->stopping_parts = 2;
     if (daemon->retention)
         retention_stop(daemon->retention);
+    if (daemon->watch)
+        watch_stop(daemon->watch);
+    daemon->api.watch = NULL;
     coord_stop(daemon->coord, daemon->config.stop_timeout_ms, part_stopped, daemon);
     http_server_stop(daemon->http, daemon->config.stop_timeout_ms, part_stopped, daemon);
 }

@@ -10,9 +10,11 @@
 
 #include "http/http.h"
 #include "op/coord.h"
+#include "op/watch.h"
 
 struct api {
     struct coord *coord;
+    const struct watch *watch; /* of ClickHouse; NULL before the first recovery */
     uint64_t wait_ms_default, wait_ms_max;
     size_t meta_bytes_max;
     uint64_t body_bytes_max; /* of a write; 0: no limit */

@@ -15,6 +15,8 @@ void api_healthz(struct api_call *call)
 void api_readyz(struct api_call *call)
 {
     const char *why = coord_not_ready(call->api->coord);
+    if (why == NULL)
+        why = watch_why_down(call->api->watch);
     if (why)
         api_answer_error(call, CHXA_E_NOT_READY, "%s", why);
     else

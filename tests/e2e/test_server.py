@@ -164,6 +164,29 @@ def test_not_ready_without_clickhouse(folder, store_name, lab):
         node.kill()
 
 
+def test_clickhouse_falls_silent(engine, store_name, start_node):
+    """/readyz says it after a while, and says when it is back; what needs no ClickHouse is served."""
+    if store_name != "sqlite":
+        pytest.skip("the store does not matter")
+    client = Client(start_node(engine, store_name, clickhouse_down_ms=1000).url)
+    assert "chxa_clickhouse_up 1" in client.request("GET", "/metrics").body.decode()
+    engine.server.process.send_signal(signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + 20
+        while client.request("GET", "/readyz").status == 200 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert "ClickHouse has not answered for" in client.request("GET", "/readyz").fails("NOT_READY").error["message"]
+        assert "chxa_clickhouse_up 0" in client.request("GET", "/metrics").body.decode()
+        client.begin("x").ok(201)
+        client.rollback("x").ok()
+    finally:
+        engine.server.process.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while client.request("GET", "/readyz").status != 200 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    client.request("GET", "/readyz").ok()
+
+
 def test_sigterm_lets_a_write_finish(engine, node, client, xid):
     """What runs is finished; a new connection is refused; the exit status is 0."""
     table = engine.make("t", "key UInt64", "ENGINE = MergeTree ORDER BY key PARTITION BY tuple()")
