@@ -234,7 +234,11 @@ static void admit(struct coord_write *write, struct txn *txn)
         txn->writes_in_flight++;
         txn->touched_ms = clock_monotonic_ms();
         TAILQ_INSERT_TAIL(&txn->writes, write, link);
-        op_next(op);
+        /* Here, so that a statement that cannot be read is answered with the transaction too. */
+        if (insert_head_parse(write->query, strlen(write->query), &write->head, &op->error) != 0)
+            op_end(op, op->error.code);
+        else
+            op_next(op);
     }
 }
 
@@ -257,10 +261,6 @@ static void write_admit(struct op *op)
     struct coord_write *write = (struct coord_write *)op;
     if (gave_up(write))
         return;
-    if (insert_head_parse(write->query, strlen(write->query), &write->head, &op->error) != 0) {
-        op_end(op, op->error.code);
-        return;
-    }
     struct txn *txn = txn_find(op->coord, write->xid);
     if (txn && txn->loaded && !txn->loading && !txn->stale && txn->record.state != CHXA_UNKNOWN)
         admit(write, txn);
@@ -698,9 +698,10 @@ static void write_finished(struct op *op, int code)
         txn->writes_in_flight--;
         txn->touched_ms = clock_monotonic_ms();
         reply.record = &txn->record;
-    } else if (code == CHXA_E_NOT_OWNER) {
-        struct txn *foreign = txn_find(op->coord, write->xid);
-        reply.record = foreign && foreign->loaded ? &foreign->record : NULL;
+    } else { /* it was not admitted */
+        const struct txn *known = txn_find(op->coord, write->xid);
+        if (known && known->loaded && known->record.state != CHXA_UNKNOWN)
+            reply.record = &known->record;
     }
     if (code) {
         log_failure(write, code);

@@ -81,16 +81,18 @@ def test_syntax_error(writes):
         "CLICKHOUSE_REJECTED"
     )
     for statement in ("", "SELECT 1", "DROP TABLE " + writes.table, "INSERT", "INSERT INTO", ";"):
-        writes.client.write(writes.xid, statement, b"").fails("INVALID_QUERY")
+        answer = writes.client.write(writes.xid, statement, b"").fails("INVALID_QUERY")
+        assert (answer["xid"], answer["state"]) == (writes.xid, "Initialized")
     writes.client.write(writes.xid, f"INSERT INTO {writes.table} VALUES (1); DROP TABLE {writes.table}").fails(
         "INVALID_QUERY"
     )
 
 
 def test_settings_that_break_atomicity(writes):
-    for setting in ("async_insert = 1", "wait_for_async_insert=0", "insert_deduplication_token = 'x'"):
+    for setting in ("async_insert = 1", "wait_for_async_insert=0", "timeout_overflow_mode = 'break'", "insert_deduplication_token = 'x'"):
         statement = f"INSERT INTO {writes.table} SETTINGS {setting} FORMAT TabSeparated"
-        writes.client.write(writes.xid, statement, b"10\n").fails("SETTING_REFUSED")
+        answer = writes.client.write(writes.xid, statement, b"10\n").fails("SETTING_REFUSED")
+        assert (answer["xid"], answer["state"], answer["owner"]) == (writes.xid, "Initialized", "n1")
 
 
 def head(writes, *headers, method="POST"):
