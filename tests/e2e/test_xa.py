@@ -9,6 +9,7 @@ import time
 import pytest
 from rest import Client
 from servers import BUILD
+from tables import Engine
 
 COLUMNS = "key UInt64"
 DEFINITION = "ENGINE = MergeTree ORDER BY key"
@@ -402,3 +403,101 @@ def test_under_valgrind(engine, store_name, start_node, table, only_26):
     assert tm("commit", "none", "b", "0") == "XAER_NOTA"
     tm.ok("close")
     assert tm.end() == 0
+
+
+def resolve(client, gtrid):
+    body = b'{"action": "discard", "reason": "the table was dropped on purpose"}'
+    return client.request("POST", Client.path(text_id(gtrid), "resolve"), body).ok()
+
+
+def blocked(tm, engine, gtrid, *tables):
+    """A decided commit that cannot be finished: the last table is gone."""
+    tm.ok("start", gtrid, "b", "0")
+    for i, table in enumerate(tables):
+        tm.ok("write", table, i * 10, 2)
+    tm.ok("end", gtrid, "b", "TMSUCCESS")
+    tm.ok("prepare", gtrid, "b", "0")
+    engine.query(f"DROP TABLE {tables[-1]}" + ("" if engine.is_old else " SYNC"))
+    assert tm("commit", gtrid, "b", "TMNOWAIT") == "XA_RETRY"
+
+
+def test_an_operator_gave_rows_up(tm, table, engine, client, info):
+    """Heuristic codes are kept until xa_forget, for every TM that asks, and a scan of all lists them."""
+    blocked(tm, engine, "some", table, engine.make("t2", COLUMNS, DEFINITION))
+    blocked(tm, engine, "all", engine.make("t3", COLUMNS, DEFINITION))
+    work(tm, table, "rolled-back", 20)
+    work(tm, table, "committed", 30)
+    for gtrid in ("rolled-back", "committed"):
+        tm.ok("prepare", gtrid, "b", "0")
+    assert resolve(client, "some")["heuristic"] == "mixed"
+    assert resolve(client, "all")["heuristic"] == "rolled_back"
+    for gtrid, verb in (("rolled-back", "rollback"), ("committed", "commit")):
+        client.request("POST", Client.path(text_id(gtrid), verb, reason="stuck")).ok()
+    assert tm.recover(9, "TMSTARTRSCAN|TMENDRSCAN") == []
+    tm.kill()
+    tm = Tm()
+    tm.ok("open", f"{info} scan=all")
+    everything = ["all:b", "committed:b", "rolled-back:b", "some:b"]
+    assert sorted(tm.recover(9, "TMSTARTRSCAN|TMENDRSCAN")) == everything
+    ends = {
+        "some": ("XA_HEURMIX", "XA_HEURMIX"),
+        "all": ("XA_HEURRB", "XA_HEURRB"),
+        "rolled-back": ("XA_HEURRB", "XA_OK"),
+        "committed": ("XA_OK", "XA_HEURCOM"),
+    }
+    for gtrid, (commit, rollback) in ends.items():
+        for _ in range(2):
+            assert tm("commit", gtrid, "b", "0") == commit, gtrid
+            assert tm("rollback", gtrid, "b", "0") == rollback, gtrid
+        tm.ok("forget", gtrid, "b", "0")
+        assert tm("commit", gtrid, "b", "0") == "XAER_NOTA"
+        assert tm("forget", gtrid, "b", "0") == "XAER_NOTA"
+    assert tm.recover(9, "TMSTARTRSCAN|TMENDRSCAN") == []
+    keys = engine.rows(f"SELECT key FROM {table} ORDER BY key")
+    assert keys == [[str(key)] for key in (0, 1, 30, 31, 32)]
+    engine.clean_held()
+
+
+@pytest.fixture
+def pair(lab, start_node):
+    """Two nodes of one cluster, each with a ClickHouse of its own, and the table on the first."""
+    engines = [Engine(lab.clickhouse("26.7"), "xa1"), Engine(lab.clickhouse("18.16"), "xa2")]
+    for engine in engines:
+        engine.clean_held()
+        engine.create()
+    nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
+    yield engines[0], nodes[0], nodes[1], engines[0].make("t", COLUMNS, DEFINITION)
+    for node in nodes:
+        node.stop()
+    for engine in engines:
+        engine.drop()
+
+
+def test_the_successor_asks_another_node(pair):
+    """Recovery through whichever node answers; the owner does the work, once it is there."""
+    engine, one, two, table = pair
+    tm = Tm()
+    tm.ok("open", f"url={one.url}")
+    for i in range(4):
+        work(tm, table, f"g{i}", i * 10, 1)
+    for i in range(3):
+        tm.ok("prepare", f"g{i}", "b", "0")
+    tm.kill()
+    successor = Tm()
+    successor.ok("open", f"url={two.url} deadline_ms=3000")
+    assert sorted(successor.recover(9, "TMSTARTRSCAN|TMENDRSCAN")) == ["g0:b", "g1:b", "g2:b"]
+    successor.ok("commit", "g0", "b", "0")
+    assert successor("commit", "g3", "b", "0") == "XAER_PROTO"
+    assert successor("start", "g3", "b", "0") == "XAER_DUPID"
+    successor.ok("start", "g3", "b", "TMJOIN")
+    successor.ok("write", table, 31, 1)  # goes to the owner
+    successor.ok("end", "g3", "b", "TMSUCCESS")
+    successor.ok("commit", "g3", "b", "TMONEPHASE")
+    one.kill()
+    assert successor("commit", "g1", "b", "0") == "XAER_RMFAIL"
+    assert successor("rollback", "g2", "b", "0") == "XAER_RMFAIL"
+    assert sorted(successor.recover(9, "TMSTARTRSCAN|TMENDRSCAN")) == ["g1:b", "g2:b"]
+    one.start()
+    successor.ok("commit", "g1", "b", "0")
+    successor.ok("rollback", "g2", "b", "0")
+    assert engine.rows(f"SELECT key FROM {table} ORDER BY key") == [["0"], ["10"], ["30"], ["31"]]
