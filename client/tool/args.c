@@ -5,6 +5,7 @@
  */
 #include "args.h"
 
+#include "text.h"
 #include "tool.h"
 
 #include <limits.h>
@@ -20,13 +21,14 @@ enum kind { KIND_FLAG, KIND_TEXT, KIND_LIST, KIND_DURATION, KIND_NUMBER };
 #define C_COMMIT  BIT(commit)
 #define C_RECOVER BIT(recover)
 #define C_RESOLVE BIT(resolve)
-#define C_FSCK    BIT(fsck)
+#define C_FSCK    (BIT(fsck) | BIT(clear))
 #define C_SINKS   BIT(sinks)
 #define C_LOAD    BIT(load)
 #define C_FILTER  (C_LIST | C_RECOVER)
 #define C_CHANGE                                                                                   \
-    (C_COMMIT | BIT(rollback) | C_RECOVER | BIT(forget) | C_RESOLVE | BIT(abandon) | C_LOAD)
-#define C_LOSE   (BIT(rollback) | C_RECOVER | C_RESOLVE | BIT(abandon))
+    (C_COMMIT | BIT(rollback) | C_RECOVER | BIT(forget) | C_RESOLVE | BIT(abandon) | BIT(clear) |  \
+     C_LOAD)
+#define C_LOSE   (BIT(rollback) | C_RECOVER | C_RESOLVE | BIT(abandon) | BIT(clear))
 #define C_REASON (C_COMMIT | BIT(rollback) | C_RESOLVE | BIT(abandon))
 #define C_ALL    UINT_MAX
 
@@ -315,43 +317,51 @@ void tool_args_clear(struct tool_args *args)
 
 /* ---- help ---- */
 
-static void print_option(FILE *file, const struct option *option)
+static void print_option(FILE *file, const struct option *option, unsigned width)
 {
-    char left[64];
-    char letter[8] = "    ";
+    char name[64], letter[8] = "    ", left[80];
     if (option->letter)
         snprintf(letter, sizeof letter, "-%c, ", option->letter);
-    snprintf(left, sizeof left, "%s--%s%s%s", letter, option->name, *option->value ? " " : "",
+    snprintf(name, sizeof name, "%s--%s%s%s", letter, option->name, *option->value ? " " : "",
              option->value);
-    fprintf(file, "  %-28s %s\n", left, option->doc);
+    snprintf(left, sizeof left, "  %-28s ", name);
+    text_wrap(file, left, option->doc, width);
 }
 
-void tool_help_print(FILE *file, enum tool_command command)
+static void print_commands(FILE *file, unsigned width)
+{
+    fputs("usage: chxa COMMAND [OPTION…] [ARGUMENT…]\n\n", file);
+    text_wrap(file, "",
+              "Shows the transactions of a chxa cluster, and ends those that are left in doubt.\n",
+              width);
+    fputc('\n', file);
+    for (size_t i = 0; i < TOOL_CMD_COUNT; i++) {
+        char left[32];
+        snprintf(left, sizeof left, "  %-10s ", commands[i].name);
+        text_wrap(file, left, commands[i].doc, width);
+    }
+    fputs("\nOptions of all commands; `chxa help COMMAND` lists the others:\n", file);
+}
+
+void tool_help_print(FILE *file, enum tool_command command, unsigned width)
 {
     if (command == TOOL_CMD_COUNT) {
-        fputs(
-            "usage: chxa COMMAND [OPTION…] [ARGUMENT…]\n\n"
-            "Shows the transactions of a chxa cluster, and ends those that are left in doubt.\n\n",
-            file);
-        for (size_t i = 0; i < TOOL_CMD_COUNT; i++)
-            fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].doc);
-        fputs("\nOptions of all commands; `chxa help COMMAND` lists the others:\n", file);
+        print_commands(file, width);
     } else {
-        fprintf(file, "usage: chxa %s [OPTION…]%s%s\n\n%s.\n\n", commands[command].name,
-                *commands[command].operands ? " " : "", commands[command].operands,
-                commands[command].doc);
-    }
-    for (size_t i = 0; i < OPTIONS_COUNT; i++) {
-        bool everywhere = options[i].commands == C_ALL;
-        if (options[i].doc && command != TOOL_CMD_COUNT && !everywhere &&
-            (options[i].commands & (1u << command)))
-            print_option(file, &options[i]);
+        fprintf(file, "usage: chxa %s [OPTION…]%s%s\n\n", commands[command].name,
+                *commands[command].operands ? " " : "", commands[command].operands);
+        text_wrap(file, "", commands[command].doc, width);
+        fputc('\n', file);
     }
     for (size_t i = 0; i < OPTIONS_COUNT; i++)
+        if (options[i].doc && command != TOOL_CMD_COUNT && options[i].commands != C_ALL &&
+            (options[i].commands & (1u << command)))
+            print_option(file, &options[i], width);
+    for (size_t i = 0; i < OPTIONS_COUNT; i++)
         if (options[i].doc && options[i].commands == C_ALL)
-            print_option(file, &options[i]);
+            print_option(file, &options[i], width);
     if (command == TOOL_CMD_COUNT)
-        fputs("      --version                the version\n\nThe manual is chxa(1); begin at \"A "
-              "stuck checkpoint\".\n",
+        fputs("      --version                the version\n\n"
+              "The manual is chxa(1); begin at \"A stuck checkpoint\".\n",
               file);
 }

@@ -62,7 +62,7 @@ const char *tool_command_name(enum tool_command command);
 /* TOOL_CMD_COUNT when there is none of that name. */
 enum tool_command tool_command_find(const char *name);
 
-/* --help; TOOL_CMD_COUNT: of the whole tool. */
-void tool_help_print(FILE *file, enum tool_command command);
+/* --help, wrapped to width columns (0: not); TOOL_CMD_COUNT: of the whole tool. */
+void tool_help_print(FILE *file, enum tool_command command, unsigned width);
 
 #endif

@@ -32,44 +32,47 @@ static char *read_secret(const char *path)
     }
     fclose(file);
     line[strcspn(line, "\r\n")] = '\0';
-    return tool_strdup(line);
+    return tool_keep(tool_strdup(line));
 }
 
-/* --url, else the words of CHXA_URL, else the default. A URL without a scheme is http. */
+/* The words of CHXA_URL, between spaces or commas. */
+static void add_words(struct tool_list *list, const char *text)
+{
+    char *word = tool_keep(tool_strdup(text));
+    while (*(word += strspn(word, " ,\t\n")) != '\0') {
+        size_t bytes = strcspn(word, " ,\t\n");
+        bool more = word[bytes] != '\0';
+        word[bytes] = '\0';
+        list->items = tool_realloc(list->items, (list->n + 1) * sizeof *list->items);
+        list->items[list->n++] = word;
+        word += bytes + more;
+    }
+}
+
+/* A URL without a scheme is http. */
+static const char *whole_url(const char *url)
+{
+    char *whole = tool_keep(strstr(url, "://") ? tool_strdup(url) : tool_printf("http://%s", url));
+    for (size_t bytes = strlen(whole); bytes > 0 && whole[bytes - 1] == '/'; bytes--)
+        whole[bytes - 1] = '\0';
+    return whole;
+}
+
+/* --url, else CHXA_URL, else the default. They live until the end. */
 static size_t node_urls(const struct tool_options *options, const char ***ret_urls)
 {
-    struct tool_list list = options->url;
-    const char **urls = NULL;
-    size_t n = 0;
+    struct tool_list list = {0};
     const char *environment = getenv("CHXA_URL");
-    char *words = tool_strdup(environment ? environment : "");
-    if (list.n == 0) {
-        for (char *word = words; *word;) {
-            word += strspn(word, " ,\t\n");
-            size_t bytes = strcspn(word, " ,\t\n");
-            char *end = word + bytes + (word[bytes] != '\0');
-            if (bytes == 0)
-                break;
-            word[bytes] = '\0';
-            list.items = tool_realloc(n ? (void *)list.items : NULL, (n + 1) * sizeof *list.items);
-            list.items[n++] = word;
-            list.n = n;
-            word = end;
-        }
-    }
-    static const char *const fallback = "http://127.0.0.1:8124";
-    size_t count = list.n ? list.n : 1;
-    urls = tool_alloc(count * sizeof *urls);
-    for (size_t i = 0; i < count; i++) {
-        const char *url = list.n ? list.items[i] : fallback;
-        char *whole = strstr(url, "://") ? tool_strdup(url) : tool_printf("http://%s", url);
-        size_t bytes = strlen(whole);
-        while (bytes > 0 && whole[bytes - 1] == '/')
-            whole[--bytes] = '\0';
-        urls[i] = whole;
-    }
-    *ret_urls = urls;
-    return count;
+    for (size_t i = 0; i < options->url.n; i++)
+        add_words(&list, options->url.items[i]);
+    if (list.n == 0 && environment)
+        add_words(&list, environment);
+    if (list.n == 0)
+        add_words(&list, "http://127.0.0.1:8124");
+    for (size_t i = 0; i < list.n; i++)
+        list.items[i] = whole_url(list.items[i]);
+    *ret_urls = tool_keep(list.items);
+    return list.n;
 }
 
 static int open_client(struct tool *tool, unsigned deadline_ms, struct chxa_client **ret_client)
@@ -80,6 +83,7 @@ static int open_client(struct tool *tool, unsigned deadline_ms, struct chxa_clie
     const char **urls;
     options.n_urls = node_urls(given, &urls);
     options.urls = urls;
+    options.write_mode = CHXA_WRITE_FIRST;
     options.deadline_ms = deadline_ms;
     options.connect_timeout_ms = deadline_ms < 3000 ? deadline_ms : 3000;
     options.request_timeout_ms = deadline_ms;
@@ -295,9 +299,6 @@ static int add_id(struct tool_list *list, const char *id)
 {
     if (!is_id(id))
         return tool_usage_error("'%s' is no id: 1-280 of A-Z a-z 0-9 . _ : -", id);
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->items[i], id) == 0)
-            return TOOL_OK;
     list->items = tool_realloc(list->items, (list->n + 1) * sizeof *list->items);
     list->items[list->n++] = id;
     return TOOL_OK;
@@ -314,7 +315,7 @@ static int read_ids(struct tool_list *list)
         if (list->n >= IDS_MAX)
             rc = tool_usage_error("more than %u ids on standard input", IDS_MAX);
         else if (*word)
-            rc = add_id(list, tool_strdup(word));
+            rc = add_id(list, tool_keep(tool_strdup(word)));
     }
     free(line);
     return rc;

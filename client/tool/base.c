@@ -34,6 +34,15 @@ char *tool_strdup(const char *text)
     return memcpy(tool_alloc(bytes), text, bytes);
 }
 
+void *tool_keep(void *memory)
+{
+    static void **kept;
+    static size_t n_kept;
+    kept = tool_realloc(kept, (n_kept + 1) * sizeof *kept);
+    kept[n_kept++] = memory;
+    return memory;
+}
+
 static char *print(const char *format, va_list arguments)
 {
     char *text = NULL;

@@ -299,7 +299,8 @@ static int resolve_one(struct tool *tool, const char *xid)
     json_t *record = look(tool, xid, action, &rc);
     if (record == NULL)
         return rc;
-    bool allowed = is_state(record, "Committing");
+    bool blocked = json_is_true(json_object_get(record, "blocked"));
+    bool allowed = is_state(record, "Committing") && (options->retry || blocked);
     if (options->dry_run || !allowed) {
         rc = report_dry_run(tool, record, action, allowed);
         json_decref(record);
@@ -307,7 +308,7 @@ static int resolve_one(struct tool *tool, const char *xid)
     }
     if (options->discard) {
         char *now = describe(record);
-        char *what = tool_printf("it is %s; those that are not attached yet are given up", now);
+        char *what = tool_printf("it is %s; those that cannot be attached are given up", now);
         rc = ask_to_lose(tool, xid, action, what);
         free(what);
         free(now);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chxa fsck: asks each node to compare its records with its disk, and prints what it found, what that means, and what mends
- * it. Changes nothing.
+ * it. Changes nothing. chxa clear: removes what fsck calls set_aside, once nobody needs it.
  */
 #include "ask.h"
 #include "text.h"
 #include "tool.h"
 #include "view.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,37 @@ static bool is_wanted(const struct tool_options *options, const char *node)
         if (strcmp(options->node.items[i], node) == 0)
             return true;
     return options->node.n == 0;
+}
+
+/* The folder's name: the last step of its path. */
+static const char *folder_of(const json_t *finding)
+{
+    const char *path = view_text(finding, "path"), *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_mend(const struct tool *tool, const char *node, const json_t *finding)
+{
+    static const char *const label = "    mend it: ";
+    if (strcmp(view_text(finding, "kind"), "set_aside") == 0) {
+        char *text = tool_printf("when nobody needs the rows: chxa clear %s --node %s",
+                                 folder_of(finding), node);
+        text_wrap(stdout, label, text, tool->width);
+        free(text);
+    } else if (*view_text(finding, "mend")) {
+        text_wrap(stdout, label, view_text(finding, "mend"), tool->width);
+    }
+}
+
+/* How much it is, and how old, where the node tells. */
+static void put_size(const json_t *finding)
+{
+    char size[24], age[32];
+    if (!json_is_integer(json_object_get(finding, "bytes")))
+        return;
+    text_bytes((uint64_t)view_number(finding, "bytes"), size, sizeof size);
+    text_duration(view_number(finding, "age_ms"), age, sizeof age);
+    printf("    size:    %s, %s old\n", size, age);
 }
 
 static void put_finding(const struct tool *tool, const char *node, const json_t *finding)
@@ -34,6 +66,8 @@ static void put_finding(const struct tool *tool, const char *node, const json_t 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (*view_text(finding, lines[i].name))
             text_wrap(stdout, lines[i].label, view_text(finding, lines[i].name), tool->width);
+    put_size(finding);
+    put_mend(tool, node, finding);
     free(safe_node);
     free(kind);
     free(xid);
@@ -45,7 +79,8 @@ static int check_node(struct tool *tool, const json_t *node, size_t *ret_n)
     const char *name = view_text(node, "node");
     struct chxa_error error;
     json_t *answer;
-    int rc = ask(tool, view_text(node, "url"), "GET", "/v1/fsck", NULL, &answer, &error);
+    int rc =
+        ask(tool, view_text(node, "url"), "GET", "/v1/fsck?limit=10000", NULL, &answer, &error);
     if (rc != TOOL_OK) {
         ask_failed(tool, name, &error);
     } else {
@@ -58,7 +93,11 @@ static int check_node(struct tool *tool, const json_t *node, size_t *ret_n)
         } else {
             json_array_foreach(findings, i, finding) put_finding(tool, name, finding);
             if (json_array_size(findings) == 0)
-                printf("%s: nothing out of order\n", name);
+                printf("%s: nothing out of order: %" PRId64 " transactions, %" PRId64
+                       " held folders\n",
+                       name, view_number(answer, "transactions"), view_number(answer, "folders"));
+            if (json_is_true(json_object_get(answer, "truncated")))
+                printf("%s: and more: mend these, then look again\n", name);
         }
     }
     json_decref(answer);
@@ -93,4 +132,75 @@ int tool_cmd_fsck(struct tool *tool)
     if (rc == TOOL_OK && n_nodes == 0)
         return tool_usage_error("fsck: there is no node of that name; chxa nodes lists them");
     return tool_exit_worse(rc, n_findings ? TOOL_FINDINGS : TOOL_OK);
+}
+
+/* ---- clear ---- */
+
+/* The node that --node names, or the only one that lives; NULL: told why not. Borrowed from nodes. */
+static const json_t *the_node(const struct tool *tool, const json_t *nodes)
+{
+    size_t i, n = 0;
+    const json_t *node, *found = NULL;
+    json_array_foreach(nodes, i, node)
+    {
+        if (json_is_true(json_object_get(node, "live")) &&
+            is_wanted(tool->options, view_text(node, "node"))) {
+            found = node;
+            n++;
+        }
+    }
+    if (n != 1)
+        tool_complain("clear: %s", n ? "of which node? say --node" : "there is no such live node");
+    return n == 1 ? found : NULL;
+}
+
+static int clear_one(struct tool *tool, const json_t *node, const char *name)
+{
+    const struct tool_options *options = tool->options;
+    const char *node_name = view_text(node, "node");
+    if (options->dry_run)
+        return ask_report(tool, name, "clear", TOOL_OK, "would be removed for good", NULL, NULL);
+    if (!options->force) {
+        if (!ask_can_prompt())
+            return ask_report(tool, name, "clear", TOOL_DECLINED,
+                              "its rows are gone for good then; --force does it", NULL, NULL);
+        char *question = tool_printf(
+            "%s on %s: its rows are gone for good then. Type the name to clear:", name, node_name);
+        bool agreed = ask_person(question, name);
+        free(question);
+        if (!agreed)
+            return ask_report(tool, name, "clear", TOOL_DECLINED,
+                              "that is not the name; nothing was done", NULL, NULL);
+    }
+    struct chxa_error error;
+    json_t *answer;
+    char *path = ask_query_add(tool_strdup(""), "name", name);
+    char *target = tool_printf("/v1/lost%s", path);
+    int rc = ask(tool, view_text(node, "url"), "DELETE", target, NULL, &answer, &error);
+    free(path);
+    free(target);
+    json_decref(answer);
+    if (error.code == CHXA_ERR_ROUTE_NOT_FOUND)
+        rc = TOOL_NOT_FOUND;
+    return ask_report(tool, name, "clear", rc, rc == TOOL_OK ? "removed" : "not removed", NULL,
+                      &error);
+}
+
+int tool_cmd_clear(struct tool *tool)
+{
+    struct chxa_error error;
+    json_t *answer;
+    int rc = ask(tool, NULL, "GET", "/v1/nodes", NULL, &answer, &error);
+    if (tool->document)
+        tool_json_set(tool->document, "results", json_array());
+    if (rc != TOOL_OK) {
+        json_decref(answer);
+        return ask_failed(tool, "nodes", &error);
+    }
+    const json_t *node = the_node(tool, json_object_get(answer, "nodes"));
+    rc = node ? TOOL_OK : TOOL_USAGE;
+    for (size_t i = 0; node && i < tool->n_operands; i++)
+        rc = tool_exit_worse(rc, clear_one(tool, node, tool->operands[i]));
+    json_decref(answer);
+    return rc;
 }

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_ROWS "200"
+#define PAGE_ROWS "1000" /* the most that a node gives */
 
 /* What the list has seen so far. */
 struct totals {
@@ -118,10 +118,31 @@ static void put_json(const struct listing *listing, const json_t *record)
     free(text);
 }
 
+static int older_first(const void *left, const void *right)
+{
+    int64_t a = view_number(*(json_t *const *)left, "created_ms");
+    int64_t b = view_number(*(json_t *const *)right, "created_ms");
+    return (a > b) - (a < b);
+}
+
+/* The store's order is that of the ids; people want to see what waits longest. */
+static void sort(json_t *records)
+{
+    size_t n = json_array_size(records);
+    json_t **sorted = tool_alloc(n * sizeof(json_t *));
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = json_incref(json_array_get(records, i));
+    qsort(sorted, n, sizeof(json_t *), older_first);
+    for (size_t i = 0; i < n; i++)
+        json_array_set_new(records, i, sorted[i]);
+    free(sorted);
+}
+
 static bool page_came(void *context, json_t *records)
 {
     struct listing *listing = context;
     struct tool *tool = listing->tool;
+    sort(records);
     size_t i;
     json_t *record;
     json_array_foreach(records, i, record)

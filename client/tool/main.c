@@ -28,7 +28,7 @@ int tool_cmd_help(struct tool *tool)
         if (command == TOOL_CMD_COUNT)
             return tool_usage_error("there is no command '%s'", tool->operands[0]);
     }
-    tool_help_print(stdout, command);
+    tool_help_print(stdout, command, tool->width);
     return TOOL_OK;
 }
 
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     else if (args.version)
         printf("chxa %s\n", CHXA_VERSION);
     else if (args.options.help)
-        tool_help_print(stdout, args.command);
+        tool_help_print(stdout, args.command, terminal_width());
     else
         rc = run(&args);
     tool_args_clear(&args);

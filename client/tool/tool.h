@@ -61,6 +61,8 @@ void *tool_realloc(void *memory, size_t bytes);
 char *tool_strdup(const char *text);
 /* snprintf into memory of the right size; free with free(). */
 char *tool_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Memory that lives until the process ends, without an owner; returns it. */
+void *tool_keep(void *memory);
 /* What jansson returns when it has no memory is NULL: the same end. */
 json_t *tool_json(json_t *value);
 /* json_object_set_new that cannot fail. */

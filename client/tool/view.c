@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many transactions in doubt are asked for their rows one by one, where the node's list does not tell them. */
+/* So many transactions in doubt are asked for their rows one by one, where the node's list does not tell them; and so many
+ * sinks for what they committed last. A list of ten thousand is not the time for ten thousand questions. */
 #define LOOKED_MAX 100u
+#define SINKS_MAX  100u
 
 static const struct table_column columns[] = {
     {"XID", false, 0, 0},    {"STATE", false, 0, 0}, {"SINCE", false, 0, 0}, {"ROWS", true, 1, 0},
@@ -47,7 +49,7 @@ static const json_t *sink_of(struct view *view, const char *name)
     if (*name == '\0')
         return NULL;
     const json_t *known = json_object_get(view->sinks, name);
-    if (known == NULL) {
+    if (known == NULL && json_object_size(view->sinks) < SINKS_MAX) {
         json_t *answer = ask_sink(view->tool, name);
         tool_json_set(view->sinks, name, answer ? answer : json_null());
         known = json_object_get(view->sinks, name);
@@ -73,6 +75,15 @@ static void look_up_rows(struct view *view, json_t *record)
     json_decref(whole);
 }
 
+/* A node tells ages by its own clock; older ones tell points in time only. */
+static void put_age(const struct view *view, json_t *record, const char *name, const char *since)
+{
+    if (json_is_integer(json_object_get(record, name)))
+        return;
+    int64_t age = view->tool->now_ms - view_number(record, since);
+    tool_json_set(record, name, json_integer(age > 0 ? age : 0));
+}
+
 void view_complete(struct view *view, json_t *record)
 {
     bool in_doubt = advice_in_doubt(record);
@@ -92,11 +103,8 @@ void view_complete(struct view *view, json_t *record)
     };
     struct advice advice;
     advice_make(&facts, &advice);
-    int64_t now = view->tool->now_ms;
-    int64_t age = now - view_number(record, "created_ms");
-    int64_t in_state = now - view_number(record, "changed_ms");
-    tool_json_set(record, "age_ms", json_integer(age > 0 ? age : 0));
-    tool_json_set(record, "in_state_ms", json_integer(in_state > 0 ? in_state : 0));
+    put_age(view, record, "age_ms", "created_ms");
+    put_age(view, record, "in_state_ms", "changed_ms");
     tool_json_set(record, "in_doubt", json_boolean(in_doubt));
     tool_json_set(record, "owner_live",
                   facts.owner_known && !finished ? json_boolean(facts.owner_live) : json_null());

@@ -10,11 +10,12 @@ declare -gA _chxa_options=(
     [recover]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --state --owner --sink --table --older-than --age --in-doubt --blocked --limit --quiet --dry-run --yes --force --epoch --commit'
     [forget]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --dry-run --yes'
     [fsck]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --node'
+    [clear]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --dry-run --yes --force --node'
     [resolve]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --dry-run --yes --force --reason --retry --convert --discard'
     [abandon]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --dry-run --yes --force --reason'
     [nodes]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help'
     [sinks]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --all'
-    [load]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --sink --table --dry-run --yes --epoch --format --query --txn --write-id --meta --timeout --content-encoding --prepare-only --views-skip --no-progress'
+    [load]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help --sink --table --epoch --format --query --txn --write-id --meta --timeout --content-encoding --prepare-only --views-skip --no-progress'
     [help]='--url --user --password-file --token-file --ca-file --deadline --json --no-color --help'
 )
 

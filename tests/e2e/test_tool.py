@@ -98,6 +98,11 @@ def test_filters(tool, make, engine, client):
     assert ids(tool.json("list", "--older-than", "1h")) == []
     assert set(ids(tool.json("list", "--age", "0ms"))) == {open_, prepared, elsewhere}
     assert set(ids(tool.json("list", "--in-doubt"))) == {prepared, elsewhere}
+    assert ids(tool.json("list", "--blocked")) == []
+    assert ids(tool.json("list", "--table", f"{engine.database}.other")) == [elsewhere]
+    assert ids(tool.json("list", "--table", "other")) == [elsewhere]
+    assert ids(tool.json("list", "--in-doubt", "-s", "Prepared,Committed", "--table", "other")) == [elsewhere]
+    assert tool("list", "--blocked").out == "no transaction\n"
     assert ids(tool.json("list", "--limit", "1", "--in-doubt")) == [prepared]
     assert set(tool("list", "-q", "--in-doubt").out.split()) == {prepared, elsewhere}
     # What the node does not understand is the node's to say.
@@ -107,16 +112,26 @@ def test_filters(tool, make, engine, client):
 
 @once
 def test_a_long_list_comes_in_pages(tool, client):
-    wanted = []
-    for number in range(450):
-        wanted.append(f"page:{number:04}")
-        client.begin(wanted[-1]).ok(201)
+    wanted = [f"page:{number:04}" for number in range(1050)]
+    client.begin("zz:oldest").ok(201)
+    time.sleep(0.01)
+    for xid in wanted:
+        client.begin(xid).ok(201)
+    assert tool("list", "-q", "--limit", "1").out != "zz:oldest\n"  # it is on the second page
+    client.rollback(wanted[0]).ok()
+    for xid in wanted[1:100]:
+        client.rollback(xid).ok()
+    assert tool("list", "-q", "--limit", "1").out == "zz:oldest\n"
+    client.rollback("zz:oldest").ok()
+    for xid in wanted[:100]:
+        client.forget(xid).ok()
+        client.begin(xid).ok(201)
     assert sorted(tool("list", "-q").out.split()) == wanted
     assert sorted(ids(tool.json("list"))) == wanted
     lines = tool("list").out.splitlines()
-    assert len([line for line in lines if line.startswith("page:")]) == 450
-    assert lines[-1] == "450 transactions, 0 in doubt, 0 blocked"
-    assert len(ids(tool.json("list", "--limit", "201"))) == 201
+    assert len([line for line in lines if line.startswith("page:")]) == 1050
+    assert lines[-1] == "1050 transactions, 0 in doubt, 0 blocked"
+    assert len(ids(tool.json("list", "--limit", "1001"))) == 1001
     # A reader that has seen enough is no error of ours, and no hanging either.
     process = tool.start("list", "-q", stdout=subprocess.PIPE)
     process.stdout.readline()
@@ -212,7 +227,12 @@ def test_several_and_from_standard_input(tool, make, client, engine, table):
 @once
 def test_dry_run_changes_nothing(tool, make, client, node):
     made = [make("Initialized"), make("Prepared", sink="job.1", epoch=3), make("Committed")]
-    before = [client.get(xid).json for xid in made]
+
+    def records():
+        ages = ("age_ms", "in_state_ms")
+        return [{key: value for key, value in client.get(xid).json.items() if key not in ages} for xid in made]
+
+    before = records()
     sink = client.sink("job.1").json
     for command, codes in (("commit", [5, 0, 0]), ("rollback", [0, 0, 5]), ("forget", [5, 5, 0])):
         document = tool.json(command, "-n", "-f" if command == "rollback" else "-y", *made, exit=5)
@@ -223,8 +243,7 @@ def test_dry_run_changes_nothing(tool, make, client, node):
     plan = tool.json("recover", "job.1", "--dry-run")
     assert plan["plan"] == [{"xid": made[1], "state": "Prepared", "action": "rollback"}] and plan["epoch"] == 4
     tool("load", "--table", "db.t", "--format", "CSV", "-n", "/etc/hostname")
-    for record, xid in zip(before, made):
-        assert client.get(xid).json == record
+    assert records() == before
     assert client.sink("job.1").json == sink
 
 
@@ -333,6 +352,91 @@ def test_a_dead_node(pair):
     tool("commit", "a")
     # Any node that lives will do.
     Tool(second.url, first.url)("list")
+    tool("abandon", "b", "--reason", "its disk is gone", exit=8)
+    assert tool.json("show", "b")["transactions"][0]["state"] == "Prepared"
+    document = tool.json("abandon", "b", "--reason", "its disk is gone", "--force")
+    assert document["results"][0]["state"] == "Aborted"
+    record = tool.json("show", "b")["transactions"][0]
+    assert record["given_reason"] == "its disk is gone" and record["abandoned_by"] == "n1"
+
+
+@once
+def test_an_owner_that_lives_is_not_abandoned(tool, make, client):
+    xid = make("Prepared")
+    refused = tool.json("abandon", xid, "--reason", "in haste", "--force", exit=5)
+    assert refused["results"][0]["error"]["code"] in ("OWNER_ALIVE", "UNKNOWN_CODE")
+    assert client.get(xid)["state"] == "Prepared"
+
+
+# ---- a commit that is blocked ----
+
+
+def test_blocked(tool, make, client, engine, table):
+    xid = make("Prepared")
+    engine.query(f"DROP TABLE {table}")
+    failed = tool("commit", xid, "--deadline", "3s", exit=3)
+    assert "BLOCKED" in failed.err
+    record = tool.json("list", "--blocked")["transactions"][0]
+    assert record["xid"] == xid and record["blocked"] and record["why"]
+    assert f"chxa resolve {xid} --retry" in record["next"]
+    assert "Committing, blocked" in tool("list").out
+    tool("rollback", xid, "--force", exit=5)
+    tool("resolve", xid, exit=2)
+    tool("resolve", xid, "--retry", "--discard", exit=2)
+    tool("resolve", xid, "--discard", exit=2)
+    tool("resolve", xid, "--discard", "--reason", "the table is gone", exit=8)
+    tool("resolve", xid, "--discard", "--reason", "the table is gone", "--force")
+    document = tool.json("show", xid)["transactions"][0]
+    assert document["state"] == "Committed" and document["heuristic"] == "rolled_back"
+    assert document["given_reason"] == "the table is gone" and "gave rows up" in document["why"]
+    assert "given up" in tool("show", xid, "--parts").out
+    # What was given up is kept, and fsck says so, until it is cleared.
+    found = tool("fsck", exit=7).out
+    assert "set_aside" in found and "chxa clear " in found
+    finding = tool.json("fsck", exit=7)["nodes"][0]["findings"][0]
+    name = finding["path"].rsplit("/", 1)[1]
+    tool("clear", name, exit=8)
+    tool("clear", name, "--dry-run")
+    tool("fsck", exit=7)
+    assert tool.json("clear", name, "--force")["results"][0]["exit"] == 0
+    tool("fsck")
+    tool("clear", name, "--force", exit=4)
+    tool("clear", name, "--node", "nobody", exit=2)
+    tool("resolve", xid, "--retry", exit=5)
+
+
+@once
+def test_retry_after_mending(tool, make, engine, table):
+    xid = make("Prepared")
+    engine.query(f"RENAME TABLE {table} TO {engine.table('away')}")
+    tool("commit", xid, "--deadline", "2s", exit=3)
+    engine.query(f"RENAME TABLE {engine.table('away')} TO {table}")
+    tool("resolve", xid, "--retry")
+    tool("commit", xid)
+    assert engine.count(table) == 2
+
+
+# ---- fsck ----
+
+
+def test_fsck(tool, make, engine):
+    make("Prepared")
+    assert "nothing out of order" in tool("fsck").out
+    assert tool.json("fsck")["nodes"][0]["findings"] == []
+    tool("fsck", "--node", "n1")
+    tool("fsck", "--node", "nobody", exit=2)
+    root = engine.roots()[0]
+    victim = next(path for path in engine.held_parts() if (root / "chxa" / path).is_dir())
+    (root / "chxa" / victim).rename(root / "stolen")
+    try:
+        found = tool("fsck", exit=7)
+        assert "means:" in found.out and "mend it:" in found.out
+        assert tool.json("fsck", exit=7)["nodes"][0]["findings"]
+        # Looking mends nothing.
+        assert not (root / "chxa" / victim).exists()
+    finally:
+        (root / "stolen").rename(root / "chxa" / victim)
+    tool("fsck")
 
 
 # ---- what is wrong from the start ----
@@ -630,6 +734,27 @@ def test_bash_completion(tool, make):
     assert complete("chxa", "forget", "--fo") == []
     assert complete("chxa", "commit", xid[:3]) == [xid]
     assert complete("chxa", "list", "--owner", "n") == []
+
+
+@once
+def test_zsh_completion(tool, make, tmp_path):
+    xid = make("Prepared")
+    terminal = Terminal(tmp_path, tool, shell="zsh -f")
+    try:
+        terminal.type(f"fpath=({servers.ROOT}/deploy/completion $fpath); autoload -U compinit; compinit -D -u; clear")
+        terminal.wait(r"\A\$ *\n*\Z")
+        for typed, wanted in (
+            ("chxa rollb", "chxa rollback"),
+            ("chxa list --in-d", "chxa list --in-doubt"),
+            ("chxa list --state Prep", "chxa list --state Prepared"),
+            (f"chxa show {xid[:3]}", f"chxa show {xid}"),
+        ):
+            terminal.type(typed, enter=False)
+            terminal.key("Tab")
+            terminal.wait(rf"^\$ {wanted}")
+            terminal.key("C-u")
+    finally:
+        terminal.close()
 
 
 @once

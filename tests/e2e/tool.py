@@ -64,14 +64,14 @@ class Tool:
 class Terminal:
     """A terminal of tmux with a shell in it. What is seen is what a person sees."""
 
-    def __init__(self, folder, tool, columns=100, lines=50):
+    def __init__(self, folder, tool, columns=100, lines=50, shell="bash --norc --noprofile"):
         self.socket = pathlib.Path(folder) / "tmux.sock"
         environment = {**tool.environment, "TERM": "xterm-256color"}
         environment["PATH"] = f"{CHXA.parent}:{os.environ['PATH']}"
         environment.pop("TMUX", None)
         self.environment = environment
         size = ("-x", str(columns), "-y", str(lines))
-        self.tmux("-f", "/dev/null", "new-session", "-d", *size, "env PS1='$ ' bash --norc --noprofile")
+        self.tmux("-f", "/dev/null", "new-session", "-d", *size, f"env PS1='$ ' {shell}")
         self.wait(r"^\$")
 
     def tmux(self, *words):
