@@ -11,16 +11,20 @@
 #include <string.h>
 #include <strings.h>
 
-/* Names as ClickHouse knows them in Content-Encoding. */
-static const struct suffix {
+struct suffix {
     const char *suffix, *name;
-} encodings[] = {{".gz", "gzip"}, {".zst", "zstd"}, {".br", "br"},    {".xz", "xz"},
-                 {".lz4", "lz4"}, {".bz2", "bz2"},  {".sz", "snappy"}},
-  formats[] = {{".csv", "CSV"},           {".tsv", "TabSeparated"},
-               {".jsonl", "JSONEachRow"}, {".ndjson", "JSONEachRow"},
-               {".parquet", "Parquet"},   {".orc", "ORC"},
-               {".avro", "Avro"},         {".arrow", "Arrow"},
-               {".native", "Native"},     {".bin", "RowBinary"}};
+};
+/* What a node decompresses; PROTOCOL.md lists them. */
+static const struct suffix encodings[] = {
+    {".gz", "gzip"}, {".zst", "zstd"}, {".lz4", "lz4"}, {".br", "br"}};
+/* What no node does: sent as it is it would be taken for rows. */
+static const struct suffix foreign[] = {{".xz", "xz"},   {".bz2", "bzip2"},  {".sz", "snappy"},
+                                        {".zip", "zip"}, {".Z", "compress"}, {".lzma", "lzma"}};
+static const struct suffix formats[] = {
+    {".csv", "CSV"},         {".tsv", "TabSeparated"},   {".jsonl", "JSONEachRow"},
+    {".parquet", "Parquet"}, {".ndjson", "JSONEachRow"}, {".orc", "ORC"},
+    {".avro", "Avro"},       {".arrow", "Arrow"},        {".native", "Native"},
+    {".bin", "RowBinary"}};
 
 static const char *find(const struct suffix *list, size_t n, const char *text, size_t bytes,
                         size_t *ret_stem_bytes)
@@ -124,10 +128,15 @@ static bool plan_file(struct maker *maker, const char *path, size_t number, stru
     size_t stem;
     const char *encoding = load_encoding_of(path, &stem);
     const char *format = options->format ? options->format : load_format_of(path, stem);
+    size_t foreign_stem;
+    if (options->content_encoding == NULL &&
+        find(foreign, sizeof foreign / sizeof foreign[0], path, strlen(path), &foreign_stem))
+        return wrong(maker, "load: nodes do not decompress ", path,
+                     ": decompress it into standard input, or say --content-encoding none");
     if (options->content_encoding)
         encoding =
             strcmp(options->content_encoding, "none") == 0 ? NULL : options->content_encoding;
-    *file = (struct load_file){.path = path, .encoding = encoding};
+    file->encoding = encoding;
     file->write_id =
         options->write_id ? tool_strdup(options->write_id) : load_write_id(path, number);
     if (options->query)
@@ -161,7 +170,7 @@ bool load_plan_make(const struct tool_options *options, const char *const *opera
         return wrong(&maker, "load: --write-id is for one file", "", "");
     ret_plan->files = tool_alloc(n_operands * sizeof *ret_plan->files);
     for (size_t i = 0; i < n_operands; i++) {
-        ret_plan->n_files++;
+        ret_plan->files[ret_plan->n_files++] = (struct load_file){.path = operands[i]};
         if (!plan_file(&maker, operands[i], i + 1, &ret_plan->files[i]))
             return false;
     }

@@ -623,8 +623,8 @@ class Slow:
 
 
 @pytest.fixture
-def terminal(tool, tmp_path_factory):
-    terminal = Terminal(tmp_path_factory.mktemp("tmux"), tool)
+def terminal(tool):
+    terminal = Terminal(tool)
     yield terminal
     terminal.close()
 
@@ -665,11 +665,11 @@ def test_a_person_lists_shows_and_rolls_back(terminal, make, client):
 
 
 @once
-def test_a_narrow_terminal(tool, make, tmp_path_factory, client):
+def test_a_narrow_terminal(tool, make, client):
     long = "a-transaction-with-a-long-name." + "x" * 60
     client.begin(long, sink="a-sink-with-a-long-name.11", epoch=1).ok(201)
     make("Prepared", sink="s", epoch=1)
-    terminal = Terminal(tmp_path_factory.mktemp("narrow"), tool, columns=48)
+    terminal = Terminal(tool, columns=48)
     try:
         code, screen = terminal.run("chxa list")
         assert code == 0
@@ -686,7 +686,7 @@ def test_a_load_shows_its_progress(engine, table, start_node, tmp_path):
     slow = Slow(2_000_000)
     node = start_node(engine, "sqlite", advertise=slow.url)
     slow.target = ("127.0.0.1", int(node.url.rsplit(":", 1)[1]))
-    terminal = Terminal(tmp_path, Tool(slow.url))
+    terminal = Terminal(Tool(slow.url))
     try:
         terminal.begin(f"chxa load --table {engine.database}.t {path}")
         terminal.wait(r"rows\.tsv \[#+\.+\] +[1-9]\d?%  [\d.]+ [kM]B  [\d.]+ [kM]B/s  \d+s left")
@@ -737,9 +737,9 @@ def test_bash_completion(tool, make):
 
 
 @once
-def test_zsh_completion(tool, make, tmp_path):
+def test_zsh_completion(tool, make):
     xid = make("Prepared")
-    terminal = Terminal(tmp_path, tool, shell="zsh -f")
+    terminal = Terminal(tool, shell="zsh -f")
     try:
         terminal.type(f"fpath=({servers.ROOT}/deploy/completion $fpath); autoload -U compinit; compinit -D -u; clear")
         terminal.wait(r"\A\$ *\n*\Z")

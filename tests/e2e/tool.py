@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 
 import jsonschema
@@ -64,8 +65,9 @@ class Tool:
 class Terminal:
     """A terminal of tmux with a shell in it. What is seen is what a person sees."""
 
-    def __init__(self, folder, tool, columns=100, lines=50, shell="bash --norc --noprofile"):
-        self.socket = pathlib.Path(folder) / "tmux.sock"
+    def __init__(self, tool, columns=100, lines=50, shell="bash --norc --noprofile"):
+        self.folder = tempfile.mkdtemp(prefix="chxa-tmux-")  # a socket's path has to be short
+        self.socket = pathlib.Path(self.folder) / "s"
         environment = {**tool.environment, "TERM": "xterm-256color"}
         environment["PATH"] = f"{CHXA.parent}:{os.environ['PATH']}"
         environment.pop("TMUX", None)
@@ -118,7 +120,4 @@ class Terminal:
 
     def close(self):
         subprocess.run(["tmux", "-S", self.socket, "kill-server"], env=self.environment, capture_output=True, timeout=30)
-
-
-def have_tmux():
-    return shutil.which("tmux") is not None
+        shutil.rmtree(self.folder, ignore_errors=True)

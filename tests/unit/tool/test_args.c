@@ -159,6 +159,11 @@ START_TEST(load_plans)
     ck_assert(!make("load --query q --format TSV x"));
     ck_assert(!make("load --table t x.unknown"));
     ck_assert_ptr_nonnull(strstr(problem, "which format"));
+    ck_assert(!make("load --table t --format TSV x.tsv.xz"));
+    ck_assert_ptr_nonnull(strstr(problem, "do not decompress"));
+    ck_assert(make("load --table t --format TSV --content-encoding none x.bz2"));
+    ck_assert(make("load --table t x.tsv.ZST"));
+    ck_assert_str_eq(plan.files[0].encoding, "zstd");
     ck_assert(!make("load --table t -"));
     ck_assert(!make("load --table t --format a;b x"));
     ck_assert(!make("load --table t --format TSV --write-id w x y"));
