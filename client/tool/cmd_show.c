@@ -89,6 +89,7 @@ static void put_parts(const struct tool *tool, const json_t *record)
     struct table table;
     size_t i, j;
     const json_t *write, *part;
+    bool converted = *view_text(record, "converted_to") != '\0';
     table_init(&table, part_columns, sizeof part_columns / sizeof part_columns[0]);
     json_array_foreach(json_object_get(record, "writes"), i, write)
     {
@@ -100,8 +101,8 @@ static void put_parts(const struct tool *tool, const json_t *record)
             row->cells[1] = text_safe(view_text(part, "partition_id"));
             row->cells[2] = count_cell(part, "rows");
             row->cells[3] = bytes_cell(part);
-            row->cells[4] = tool_strdup(discarded ? "given up" : "");
-            row->colour = discarded ? "31" : NULL;
+            row->cells[4] = tool_strdup(!discarded ? "" : converted ? "converted" : "given up");
+            row->colour = discarded && !converted ? "31" : NULL;
         }
     }
     if (table.n_rows > 0)
@@ -124,7 +125,7 @@ static void put_sums(const struct tool *tool, const json_t *record)
         char *lost = tool_printf("%" PRId64 " rows in %" PRId64 " parts",
                                  view_number(record, "discarded_rows"),
                                  view_number(record, "discarded_parts"));
-        put_field(tool, "given up", lost);
+        put_field(tool, *view_text(record, "converted_to") ? "converted" : "given up", lost);
         free(lost);
     }
 }
@@ -159,6 +160,7 @@ static void put_record(const struct tool *tool, const json_t *record)
     put_field(tool, "given", view_text(record, "given_reason"));
     put_field(tool, "heuristic", view_text(record, "heuristic"));
     put_field(tool, "abandoned", view_text(record, "abandoned_by"));
+    put_field(tool, "became", view_text(record, "converted_to"));
     put_field(tool, "why", view_text(record, "why"));
     put_field(tool, "next", view_text(record, "next"));
     put_writes(tool, record);
