@@ -138,7 +138,8 @@ int held_note_seen(const char *root, const char *xid, const struct chxa_part *pa
     int number = 0;
     if (held_marker_read(held, part->number, &marker) && marker.inode) {
         snprintf(marker.seen, sizeof marker.seen, "%s", name);
-        number = marker_write(held, part->number, &marker, false);
+        /* Durable first: an empty marker after a power cut would say that no clone was handed out. */
+        number = marker_write(held, part->number, &marker, true);
     }
     dirs_close(&held);
     return number == 0 ? 0 : dirs_failed(error, number, "write a marker under", root, name);

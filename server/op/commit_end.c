@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#define CLEAR_TRIES    3u
+#define CLEAR_RETRY_MS 20u
+
 /* ---- sync ---- */
 
 /* A folder that is gone was dropped with its table, after the parts were seen in it. */
@@ -73,8 +76,13 @@ static void clear_work(struct op *op)
             : held_remove(commit->xid, commit->roots, commit->n_roots, false, &op->work_error);
 }
 
+/* Without hurry: what stays is removed when the node starts again. */
 static void commit_cleared(struct op *op)
 {
+    if (op->work_code && op->tries < CLEAR_TRIES) {
+        op_retry(op, NULL, CLEAR_RETRY_MS);
+        return;
+    }
     if (op->work_code)
         log_warn("the folder of a committed transaction could not be removed",
                  "xid=%s error=\"%s\"", txn_xid(op->txn), error_message(&op->work_error));
@@ -84,7 +92,8 @@ static void commit_cleared(struct op *op)
 void commit_clear(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
-    commit->roots = txn_roots(op->txn, false, &commit->n_roots);
+    if (commit->roots == NULL)
+        commit->roots = txn_roots(op->txn, false, &commit->n_roots);
     if (commit->n_roots == 0) {
         op_next(op);
         return;

@@ -430,7 +430,7 @@ static void recover_folders(struct op *op)
     for (size_t i = 0; i < recover->n_folders; i++) {
         folder_clear(&recover->folders[i]);
     }
-    recover->n_folders = 0;
+    recover->n_folders = recover->next_folder = 0;
     op_blocking(op, folders_work, folders_listed);
 }
 
@@ -541,7 +541,10 @@ static void clean_work(struct op *op)
 
 static void cleaned(struct op *op)
 {
-    op_next(op);
+    if (op->work_code)
+        op_retry(op, "folders", RETRY_MIN_MS); /* what is still there, and what is known of it */
+    else
+        op_next(op);
 }
 
 static void recover_clean(struct op *op)

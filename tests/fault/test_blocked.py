@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from test_crash import Life, PAIRS, rows_of, store_uri
+from life import Life, store_uri
+from test_crash import PAIRS, rows_of
 
 _numbers = itertools.count(1)
 COLUMNS = "d Date, a UInt64, s String"

@@ -11,7 +11,8 @@ import servers
 from rest import Client
 from tables import Engine
 from test_blocked import COLUMNS, DEFINITION, Half
-from test_crash import PAIRS, Life, abandon, rows_of, store_uri
+from life import Life, abandon, store_uri
+from test_crash import PAIRS, rows_of
 
 _numbers = itertools.count(1)
 

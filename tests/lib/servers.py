@@ -364,8 +364,9 @@ class ZooKeeper(Server):
     def is_up(self):
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                # "ruok" is answered before it takes sessions.
+                connection.sendall(b"mntr")
+                return b"zk_server_state" in connection.makefile("rb").read()
         except OSError:
             return False
 
