@@ -73,7 +73,8 @@ static void ready(void *arg)
     metrics_set(METRIC_start_time_seconds, (double)clock_wall_ms() / 1000.0, NULL, NULL);
     if (!daemon->stopping) {
         daemon->watch =
-            watch_start(&daemon->loop, daemon->client, daemon->config.clickhouse_down_ms);
+            watch_start(&daemon->loop, daemon->client, daemon->config.clickhouse_down_ms,
+                        coord_clickhouse_back, daemon->coord);
         daemon->api.watch = daemon->watch;
         daemon->retention = retention_start(&daemon->loop, daemon->store, daemon->config.node,
                                             daemon->config.retention_ms);

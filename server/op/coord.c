@@ -199,6 +199,15 @@ void coord_store_event(void *arg, enum store_event event, const char *detail)
     }
 }
 
+void coord_clickhouse_back(void *arg)
+{
+    struct coord *coord = arg;
+    struct txn *txn;
+    TAILQ_FOREACH (txn, &coord->txns, link)
+        if (txn->op)
+            op_wake(txn->op);
+}
+
 static void coord_stopped(struct coord *coord)
 {
     uv_timer_stop(&coord->stop_timer);

@@ -63,6 +63,9 @@ void coord_halt(struct coord *coord);
  * still look at stays, for the process to end with. */
 void coord_free(struct coord *coord);
 
+/* ClickHouse is back after it was away: what waits for it, with ever longer pauses, looks now. */
+void coord_clickhouse_back(void *coord);
+
 /* NULL when requests are served; else a sentence on what is missing (store, ClickHouse, recovery).
  */
 const char *coord_not_ready(const struct coord *coord);

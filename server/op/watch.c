@@ -21,6 +21,9 @@ struct watch {
     uint64_t down_ms, ask_ms, answer_ms;
     uint64_t seen_ms; /* monotonic: the last answer, or the start */
     bool asking, stopping, timer_closed;
+    bool missed; /* the last question was not answered */
+    void (*back)(void *arg);
+    void *back_arg;
     char *why; /* once it was away for down_ms */
 };
 
@@ -44,11 +47,15 @@ static void seen(struct watch *watch)
     if (watch->why)
         log_info("ClickHouse answers again", "%s", "");
     mem_replace(&watch->why, NULL);
+    if (watch->missed)
+        watch->back(watch->back_arg);
+    watch->missed = false;
 }
 
 static void missed(struct watch *watch, const struct error *error)
 {
     uint64_t away_ms = clock_monotonic_ms() - watch->seen_ms;
+    watch->missed = true;
     if (watch->down_ms == 0 || away_ms < watch->down_ms)
         return;
     if (watch->why == NULL)
@@ -84,11 +91,14 @@ static void ask(uv_timer_t *timer)
     ch_query(watch->client, &statement, answered, watch);
 }
 
-struct watch *watch_start(uv_loop_t *loop, struct ch_client *client, uint64_t down_ms)
+struct watch *watch_start(uv_loop_t *loop, struct ch_client *client, uint64_t down_ms,
+                          void (*back)(void *arg), void *arg)
 {
     struct watch *watch = mem_alloc(sizeof *watch);
     watch->client = client;
     watch->down_ms = down_ms;
+    watch->back = back;
+    watch->back_arg = arg;
     watch->ask_ms = down_ms && down_ms / 4 < ASK_MAX_MS ? down_ms / 4 : ASK_MAX_MS;
     if (watch->ask_ms < ASK_MIN_MS)
         watch->ask_ms = ASK_MIN_MS;
