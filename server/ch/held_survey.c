@@ -43,12 +43,13 @@ const struct held_item *held_folder_find(const struct held_folder *folder, uint6
     return bsearch(&key, folder->items, folder->n_items, sizeof key, item_compare);
 }
 
-/* "123" or "123.moved"; others (a clone on its way out) say nothing here. */
+/* "123", "123.moved" or "123.sent"; others (a clone on its way out) say nothing here. */
 static int item_visit(void *arg, int dir, const char *name)
 {
     struct held_folder *folder = arg;
     size_t digits = strspn(name, "0123456789");
-    bool marker = strcmp(name + digits, MARKER_SUFFIX) == 0;
+    bool marker =
+        strcmp(name + digits, MARKER_SUFFIX) == 0 || strcmp(name + digits, SENT_SUFFIX) == 0;
     if (digits == 0 || digits > 19 || (name[digits] && !marker))
         return 0;
     size_t n = folder->n_items;
