@@ -100,11 +100,14 @@ static int claim(int fd, const char *root, const char *path, const char *identit
     assert(strlen(identity) < sizeof now.identity);
     memcpy(now.identity, identity, strlen(identity) + 1);
     read_boot_id(now.boot_id);
+    bool rebooted = ours && before.boot_id[0] && strcmp(before.boot_id, now.boot_id) != 0;
+    if (rebooted) /* noted by held_lock_booted, once it is seen to */
+        memcpy(now.boot_id, before.boot_id, sizeof now.boot_id);
     if (!write_line(fd, &now))
         return failed(error, path);
     if (ours && before.epoch >= epoch)
         ret_history->store_behind = true;
-    if (ours && before.boot_id[0] && strcmp(before.boot_id, now.boot_id) != 0)
+    if (rebooted)
         ret_history->rebooted = true;
     return 0;
 }
@@ -128,6 +131,15 @@ static int check_user(const char *root, struct error *error)
         free(path);
     }
     return code;
+}
+
+int held_lock_booted(int fd, struct error *error)
+{
+    struct owner_line line;
+    if (read_line(fd, &line) != 0)
+        return failed(error, "chxa/owner");
+    read_boot_id(line.boot_id);
+    return write_line(fd, &line) ? 0 : failed(error, "chxa/owner");
 }
 
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,

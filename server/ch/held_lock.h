@@ -27,11 +27,13 @@ struct held_history {
  * Creates <root>/chxa (mode 0700) if missing and locks it for `identity` ("cluster/node") until
  * *ret_fd is closed (or the process ends in any way). Notes epoch (the one just taken from the
  * store) and the kernel's boot id in the file; sets in *ret_history what differs from the last time
- * (and leaves alone what does not). CHXA_E_NOT_READY: another process has it, or it belongs to
+ * (and leaves alone what does not). A restart of the machine is told until held_lock_booted. CHXA_E_NOT_READY: another process has it, or it belongs to
  * another node and still holds transactions; CHXA_E_IO_FAILED: the root cannot be written, or its
  * folders are another user's (not the same machine or user as ClickHouse).
  */
 int held_lock(const char *root, const char *identity, uint64_t epoch, int *ret_fd,
               struct held_history *ret_history, struct error *error);
+/* What a restart of the machine may have damaged is seen to: note the boot id. fd: held_lock's. */
+int held_lock_booted(int fd, struct error *error);
 
 #endif

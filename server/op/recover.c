@@ -83,7 +83,7 @@ static const struct op_step recover_steps[] = {
     {"folders", recover_folders}, /* held folders that belong to none of them */
     {"judge", recover_judge},     /* what the store says of each */
     {"clean", recover_clean},     /* remove those without value */
-    {"resume", recover_resume},   /* finish what was decided; serve */
+    {"resume", recover_resume},   /* abort what a power cut has damaged; finish what was decided */
 };
 
 static void recover_finished(struct op *op, int code);
@@ -558,7 +558,14 @@ static void recover_clean(struct op *op)
 
 /* ---- resume ---- */
 
-static void recover_resume(struct op *op)
+static void reboot_work(struct op *op)
+{
+    struct coord *coord = op->coord;
+    for (size_t i = 0; op->work_code == 0 && i < coord->n_locks; i++)
+        op->work_code = held_lock_booted(coord->locks[i], &op->work_error);
+}
+
+static void resume(struct op *op)
 {
     struct coord *coord = op->coord;
     coord->recovered = true;
@@ -566,6 +573,49 @@ static void recover_resume(struct op *op)
     TAILQ_FOREACH (txn, &coord->txns, link)
         txn_pump(txn);
     op_next(op);
+}
+
+static void reboot_noted(struct op *op)
+{
+    if (op->work_code) {
+        try_again(op, "the held area", &op->work_error);
+        return;
+    }
+    op->coord->history.rebooted = false;
+    resume(op);
+}
+
+/* Written, not prepared, and the machine has restarted since: it was never made durable, and may be
+ * damaged without a trace. How many there are; each is being rolled back. */
+static size_t abort_damaged(struct coord *coord)
+{
+    size_t n = 0;
+    struct txn *txn;
+    TAILQ_FOREACH (txn, &coord->txns, link) {
+        if (!txn->loaded || !txn_is_ours(txn) || txn->record.state != CHXA_INITIALIZED ||
+            txn->record.n_writes == 0)
+            continue;
+        n++;
+        if (txn->stale)
+            txn_pump(txn);
+        else if (txn->op == NULL)
+            rollback_start(txn, "the machine has restarted before this was prepared");
+    }
+    return n;
+}
+
+/* The rollbacks are recorded before the restart counts as seen to. */
+static void recover_resume(struct op *op)
+{
+    struct coord *coord = op->coord;
+    if (!coord->history.rebooted)
+        resume(op);
+    else if (coord->stopping)
+        op_fail(op, CHXA_E_CANCELLED, "stopping");
+    else if (abort_damaged(coord))
+        op_retry(op, NULL, RETRY_MIN_MS);
+    else
+        op_blocking(op, reboot_work, reboot_noted);
 }
 
 static void recover_finished(struct op *op, int code)

@@ -76,6 +76,37 @@ def test_exception_in_the_middle_of_a_select(writes):
     writes.client.write(writes.xid, statement).fails("CLICKHOUSE_REJECTED")
 
 
+def test_the_machine_has_restarted(engine, store_name, start_node):
+    """What was written and not prepared may be damaged by a power cut: it is rolled back. What was prepared stays."""
+    node = start_node(engine, store_name, session_timeout_ms=1000)
+    client = Client(node.url)
+    table = engine.make("t", "key UInt64", "ENGINE = MergeTree ORDER BY key PARTITION BY tuple()")
+    for xid in ("written", "prepared", "begun"):
+        client.begin(xid).ok(201)
+        if xid != "begun":
+            client.write(xid, f"INSERT INTO {table} FORMAT TabSeparated", b"1\n").ok()
+    client.prepare("prepared").ok()
+    assert node.stop() == 0
+    for owner in (root / "chxa" / "owner" for root in engine.roots()):
+        line = owner.read_text().split()
+        owner.write_text(f"{line[0]} {line[1]} 00000000-0000-0000-0000-000000000000\n")
+    node.start()
+    deadline = time.monotonic() + 20
+    while client.get("written").ok()["state"] == "Aborting" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    record = client.get("written").ok()
+    assert (record["state"], record["reason"]) == ("Aborted", "the machine has restarted before this was prepared")
+    assert client.get("prepared").ok()["state"] == "Prepared"
+    # Seen to once: what is written from now on lives through a restart of the process.
+    client.write("begun", f"INSERT INTO {table} FORMAT TabSeparated", b"2\n").ok()
+    assert node.stop() == 0
+    node.start()
+    for xid in ("begun", "prepared"):
+        client.commit(xid).ok()
+    assert engine.count(table) == 2
+    assert engine.held() == []
+
+
 def test_syntax_error(writes):
     writes.client.write(writes.xid, f"INSERT INTO {writes.table} FORMAT NoSuchFormat", b"1\n").fails(
         "CLICKHOUSE_REJECTED"
