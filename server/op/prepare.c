@@ -138,21 +138,36 @@ static void target_done(struct prepare *prepare)
     prepare->parts = NULL;
 }
 
+/* A materialized view that was made since the rows were staged would silently go without them. (Only this process
+ * knows which writes said views=skip.) */
+static int check_views(const struct prepare *prepare, const struct ch_table *now,
+                       struct error *error)
+{
+    const struct txn_target *seen = txn_find_target(prepare->op.txn, prepare->targets[prepare->at]);
+    if (seen == NULL || !seen->no_views || now->n_views == 0)
+        return 0;
+    return error_set(error, CHXA_E_SCHEMA_CHANGED,
+                     "%s.%s has got a materialized view (%s) after rows were staged, which a "
+                     "commit would not fire",
+                     now->database, now->table, now->views[0]);
+}
+
 static void prepare_checked(void *arg, int code, struct error *error, struct ch_table *table)
 {
     struct prepare *prepare = arg;
     struct op *op = &prepare->op;
     const struct chxa_target *target = prepare->targets[prepare->at];
-    if (code == 0)
+    if (code == 0) {
         code = txn_check_schema(op->txn, target, table, &op->error);
-    else if (code == CHXA_E_TARGET_NOT_FOUND)
+        code = code ? code : check_views(prepare, table, &op->error);
+    } else if (code == CHXA_E_TARGET_NOT_FOUND) {
         error_set(&op->error, code = CHXA_E_SCHEMA_CHANGED, "%s.%s no longer exists",
                   target->database, target->table);
-    else if (code ==
-             CHXA_E_CLICKHOUSE_UNKNOWN) /* a question has no effect: asking again is harmless */
+    } else if (code == CHXA_E_CLICKHOUSE_UNKNOWN) { /* a question has no effect: ask again */
         error_set(&op->error, code = CHXA_E_CLICKHOUSE_UNAVAILABLE, "%s", error_message(error));
-    else
+    } else {
         error_move(&op->error, error);
+    }
     if (code) {
         op_end(op, code);
         return;

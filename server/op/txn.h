@@ -49,6 +49,7 @@ struct txn_target {
     TAILQ_ENTRY(txn_target) link;
     struct ch_table table;
     bool recorded; /* a recorded write carries its schema */
+    bool no_views; /* a write without views=skip relies on there being none */
 };
 
 struct txn {
@@ -199,6 +200,8 @@ void rollback_start(struct txn *txn, const char *reason);
 void recover_start(struct coord *coord);
 /* Appends a recorded write (moved) in its place by seq. */
 void txn_add_write(struct txn *txn, struct chxa_write *write);
+/* As seen by this transaction in this process, or NULL. */
+struct txn_target *txn_find_target(struct txn *txn, const struct chxa_target *named);
 /* Cancels every write of the transaction (a rollback does not wait for bodies). */
 void write_cancel_all(struct txn *txn);
 

@@ -318,7 +318,7 @@ static void name_target(struct coord_write *write)
     write->write.target.table = mem_strdup(write->head.table);
 }
 
-static struct txn_target *find_target(struct txn *txn, const struct chxa_target *named)
+struct txn_target *txn_find_target(struct txn *txn, const struct chxa_target *named)
 {
     struct txn_target *target;
     TAILQ_FOREACH (target, &txn->targets, link)
@@ -351,6 +351,7 @@ static void use_target(struct coord_write *write, struct txn_target *target)
         return;
     }
     write->target = target;
+    target->no_views = target->no_views || !write->skip_views;
     struct chxa_target *recorded = &write->write.target;
     recorded->roots = mem_array(table->n_disks, sizeof *recorded->roots);
     for (size_t i = 0; i < table->n_disks; i++)
@@ -370,7 +371,7 @@ static void target_loaded(void *arg, int code, struct error *error, struct ch_ta
         error_move(&op->error, error);
         op_end(op, code);
     } else {
-        struct txn_target *target = find_target(op->txn, &write->write.target);
+        struct txn_target *target = txn_find_target(op->txn, &write->write.target);
         if (target == NULL) {
             target = mem_alloc(sizeof *target);
             target->table = *table;
@@ -394,7 +395,7 @@ static void write_target(struct op *op)
                 op->coord->config.database);
         return;
     }
-    struct txn_target *known = find_target(op->txn, &write->write.target);
+    struct txn_target *known = txn_find_target(op->txn, &write->write.target);
     if (known) {
         use_target(write, known);
         return;

@@ -87,6 +87,27 @@ def test_table_with_a_materialized_view(engine, refused, client, xid):
     assert engine.count(engine.table("sums")) == 0
 
 
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_materialized_view_is_made_before_prepare(engine, client, xid, skip):
+    """It would silently go without these rows; who said views=skip has said so."""
+    base = engine.make("base", COLUMNS, DEFINITION)
+    engine.make("sums", "key UInt32, n UInt64", "ENGINE = SummingMergeTree ORDER BY key PARTITION BY tuple()")
+    client.begin(xid).ok((200, 201))
+    more = {"views": "skip"} if skip else {}
+    client.write(xid, f"INSERT INTO {base} (key) FORMAT TabSeparated", b"1\n", **more).ok()
+    engine.query(
+        f"CREATE MATERIALIZED VIEW {engine.table('mv')} TO {engine.table('sums')} AS "
+        f"SELECT key, toUInt64(1) AS n FROM {base}"
+    )
+    if skip:
+        client.commit(xid).ok()
+        assert engine.count(base) == 1
+    else:
+        assert "mv" in client.prepare(xid).fails("SCHEMA_CHANGED").error["message"]
+        assert "mv" in client.commit(xid).fails("SCHEMA_CHANGED").error["message"]
+        client.rollback(xid).ok()
+
+
 def test_materialized_view_itself(engine, refused):
     base = engine.make("base", COLUMNS, DEFINITION)
     engine.query(
