@@ -32,9 +32,12 @@ class Tm:
         )
         Tm.started.append(self)
 
-    def __call__(self, *words, thread=0):
+    def send(self, *words, thread=0):
         self.process.stdin.write(f"{thread} {' '.join(str(word) for word in words)}\n")
         self.process.stdin.flush()
+
+    def __call__(self, *words, thread=0):
+        self.send(*words, thread=thread)
         answer = self.process.stdout.readline()
         assert answer.endswith("\n"), f"xa_tm ended with {self.process.wait()} at {words}"
         return answer.rstrip("\n")
@@ -313,6 +316,58 @@ def test_recovery_after_kill_9(tm, table, engine, info, client):
     assert engine.held() == []
     successor.ok("close")
     assert successor.end() == 0
+
+
+def steps_of(table, gtrid, first):
+    """A global transaction of two branches, as a TM goes through it; None is the decision, written to its log."""
+    steps = []
+    for bqual, key in (("b1", first), ("b2", first + 1)):
+        steps += [("start", gtrid, bqual, "0"), ("write", table, key, 1), ("end", gtrid, bqual, "TMSUCCESS")]
+    steps += [("prepare", gtrid, bqual, "0") for bqual in ("b1", "b2")]
+    steps += [None]
+    return steps + [("commit", gtrid, bqual, "0") for bqual in ("b1", "b2")]
+
+
+@pytest.mark.parametrize("when", ["between", "within"])
+def test_the_tm_is_killed_at_each_step(table, engine, info, client, when):
+    """Both branches or none, as the log says; and nothing is left in doubt."""
+    log, expected = set(), []
+    for at in range(len(steps_of(table, "", 0)) + 1):
+        gtrid = f"{when}{at}"
+        tm = Tm()
+        tm.ok("open", info)
+        for i, step in enumerate(steps_of(table, gtrid, at * 10)):
+            if i == at:
+                if step and when == "within":
+                    tm.send(*step)  # and never hears the answer
+                break
+            if step is None:
+                log.add(gtrid)
+            else:
+                tm.ok(*step)
+        tm.kill()
+        if gtrid in log:
+            expected += [at * 10, at * 10 + 1]
+        successor = Tm()
+        successor.ok("open", info)
+        for _ in range(2):  # what the dead one had sent may still be on its way
+            for xid in successor.recover(9, "TMSTARTRSCAN|TMENDRSCAN"):
+                owner, bqual = xid.split(":")
+                assert owner == gtrid
+                successor.ok("commit" if gtrid in log else "rollback", gtrid, bqual, "0")
+            if gtrid in log:
+                for bqual in ("b1", "b2"):
+                    successor.ok("commit", gtrid, bqual, "0")
+            else:
+                for bqual in ("b1", "b2"):
+                    successor.ok("rollback", gtrid, bqual, "0")
+        successor.ok("close")
+        assert successor.end() == 0
+        assert engine.rows(f"SELECT key FROM {table} ORDER BY key") == [[str(key)] for key in expected], gtrid
+    assert len(log) == 3
+    states = {one["state"] for one in client.request("GET", "/v1/transactions?limit=1000").ok()["transactions"]}
+    # A begin or a prepare that arrived after the rollback of what was not there yet is left to its time-out.
+    assert states <= {"Committed", "Aborted", "Initialized"}, states
 
 
 def test_the_node_is_killed(node, tm, table, engine, info):
