@@ -70,15 +70,13 @@ static void advise_prepared(const struct advice_facts *facts, struct advice *adv
     advice->why = *said ? tool_strdup(said) : tool_strdup("");
     free(said);
     advice->colour = "33";
-    if (*sink)
-        advice->next =
-            tool_printf("start its writer (sink %s), which decides. If it never comes back: was "
-                        "the checkpoint completed? yes: chxa commit %s  no: chxa rollback %s",
-                        sink, xid, xid);
-    else
-        advice->next = tool_printf("its client decides. If it never comes back: chxa commit %s to "
-                                   "publish the rows, chxa rollback %s to drop them",
-                                   xid, xid);
+    char *start = *sink ? tool_printf("start its writer (sink %s), which decides", sink)
+                        : tool_strdup("its client decides");
+    advice->next = tool_printf("%s. Only if it never comes back: was its checkpoint completed?\n"
+                               "chxa commit %s  # yes\n"
+                               "chxa rollback %s  # no: drops its rows",
+                               start, xid, xid);
+    free(start);
 }
 
 static void advise_committing(const struct advice_facts *facts, struct advice *advice)
@@ -86,17 +84,21 @@ static void advise_committing(const struct advice_facts *facts, struct advice *a
     const char *xid = string_of(facts->record, "xid"), *reason = string_of(facts->record, "reason");
     advice->why = tool_strdup(reason);
     advice->colour = "31";
-    if (flag_of(facts->record, "discarding"))
-        advice->next = tool_printf(
-            "an operator gave up what cannot be attached; wait for the end: chxa commit %s", xid);
-    else if (flag_of(facts->record, "blocked"))
-        advice->next = tool_printf(
-            "mend what the reason names; the node tries again by itself, at once with: chxa "
-            "resolve %s --retry. If it cannot be mended: chxa resolve %s --convert (the table's "
-            "structure changed) or --discard (gives the rows up)",
-            xid, xid);
-    else {
-        advice->next = tool_printf("it finishes by itself; to wait for it: chxa commit %s", xid);
+    if (flag_of(facts->record, "discarding")) {
+        advice->next =
+            tool_printf("an operator gave up what cannot be attached; to wait for the end:\n"
+                        "chxa commit %s",
+                        xid);
+    } else if (flag_of(facts->record, "blocked")) {
+        advice->next =
+            tool_printf("mend what the reason names; the node then goes on by itself, or at once:\n"
+                        "chxa resolve %s --retry\n"
+                        "If it cannot be mended:\n"
+                        "chxa resolve %s --convert  # table altered for good\n"
+                        "chxa resolve %s --discard --reason TEXT  # loses rows",
+                        xid, xid, xid);
+    } else {
+        advice->next = tool_printf("it finishes by itself; to wait for it:\nchxa commit %s", xid);
         advice->colour = NULL;
     }
 }
@@ -109,7 +111,7 @@ static void advise_lost_owner(const struct advice_facts *facts, struct advice *a
     advice->why =
         tool_printf("node %s is down%s%s", owner, *reason ? "; before that: " : "", reason);
     advice->next = tool_printf("start node %s again; it goes on by itself. Only if its disk is "
-                               "gone for good: chxa abandon %s --reason TEXT",
+                               "gone for good:\nchxa abandon %s --reason TEXT",
                                owner, xid);
     advice->colour = "31";
 }
@@ -124,8 +126,13 @@ static void advise_finished(const struct advice_facts *facts, struct advice *adv
     free(advice->why);
     advice->why = tool_printf("heuristic end (%s): an operator gave rows up. %s", heuristic,
                               string_of(facts->record, "reason"));
-    advice->next =
-        tool_printf("replay what is missing (chxa show %s --parts); then chxa forget %s", xid, xid);
+    const char *start = strcmp(heuristic, "hazard") == 0
+                            ? "look in its tables which rows are there, and load the others"
+                            : "load again what was given up, and no more";
+    advice->next = tool_printf("%s; then the record may go:\n"
+                               "chxa show %s --parts\n"
+                               "chxa forget %s",
+                               start, xid, xid);
     advice->colour = "35";
 }
 
@@ -144,7 +151,7 @@ void advice_make(const struct advice_facts *facts, struct advice *ret_advice)
         advise_committing(facts, ret_advice);
     else if (is_state(record, "Aborting")) {
         ret_advice->why = tool_strdup(string_of(record, "reason"));
-        ret_advice->next = tool_printf("it finishes by itself; to wait for it: chxa rollback %s",
+        ret_advice->next = tool_printf("it finishes by itself; to wait for it:\nchxa rollback %s",
                                        string_of(record, "xid"));
     } else {
         /* Open: its writer is at work, and a time-out ends it if not. */

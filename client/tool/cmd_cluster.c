@@ -114,10 +114,10 @@ static void add_node(struct tool *tool, struct table *table, json_t *node, const
     row->cells[6] = tool_printf("%" PRId64, view_number(node, "epoch"));
     row->colour = live && is_ready ? NULL : "31";
     if (!live && view_number(counts, "open") > 0)
-        row->notes[0] =
-            tool_printf("next: start it again; its transactions wait for it. Only if its disk is "
-                        "gone for good: chxa list --owner %s, and chxa abandon XID --reason TEXT",
-                        view_text(node, "node"));
+        row->notes[0] = tool_printf(
+            "next: start it again; its transactions wait for it. Only if its disk is "
+            "gone for good:\nchxa list -q --owner %s | chxa abandon - --force --reason TEXT",
+            view_text(node, "node"));
     free(ready);
 }
 

@@ -61,8 +61,8 @@ static void put_finding(const struct tool *tool, const char *node, const json_t 
         const char *label, *name;
     } lines[] = {{"    what:    ", "message"},
                  {"    where:   ", "path"},
-                 {"    means:   ", "meaning"},
-                 {"    mend it: ", "mend"}};
+                 {"    part:    ", "part"},
+                 {"    means:   ", "meaning"}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (*view_text(finding, lines[i].name))
             text_wrap(stdout, lines[i].label, view_text(finding, lines[i].name), tool->width);
