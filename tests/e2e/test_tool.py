@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import openapi_check
 import pytest
 import servers
 from rest import Client
@@ -414,6 +415,24 @@ def test_retry_after_mending(tool, make, engine, table):
     tool("resolve", xid, "--retry")
     tool("commit", xid)
     assert engine.count(table) == 2
+
+
+@pytest.mark.skipif(
+    "convert" not in openapi_check.spec()["components"]["schemas"]["Resolve"]["properties"]["action"]["enum"],
+    reason="this chxad does not convert",
+)
+def test_convert(tool, make, engine):
+    table = engine.make("by_day", COLUMNS, "ENGINE = MergeTree PARTITION BY day ORDER BY day")
+    xid = make("Prepared", table=table)
+    engine.query(f"ALTER TABLE {table} ADD COLUMN more UInt8 DEFAULT 7, MODIFY COLUMN key String")
+    tool("commit", xid, "--deadline", "2s", exit=3)
+    tool("resolve", xid, "--convert", "--reason", "key is a String now")
+    record = tool.json("show", xid)["transactions"][0]
+    assert record["state"] == "Committed" and record["heuristic"] is None
+    assert record["converted_to"] == f"{xid}:converted"
+    assert engine.rows(f"SELECT key, more FROM {table} ORDER BY key") == [["1", "7"], ["2", "7"]]
+    assert "converted" in tool("show", xid, "--parts").out
+    tool("commit", xid)
 
 
 # ---- fsck ----
