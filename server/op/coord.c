@@ -61,7 +61,9 @@ static void sweep(uv_timer_t *timer)
 {
     struct coord *coord = timer->data;
     coord->swept_ms = clock_monotonic_ms();
-    if (!coord->recovered || coord->stopping)
+    /* While the store is away nothing can be recorded and no client be heard; recovery begins the
+     * idle times anew. */
+    if (!coord->recovered || !coord->store_ready || coord->stopping)
         return;
     uint64_t now_ms = clock_monotonic_ms();
     struct txn *txn, *next;

@@ -333,7 +333,9 @@ class Sink(threading.Thread):
             self.ledger.fault(f"{txn.xid} decided {txn.fate}, but {answer!r}")
             return
         error = answer.json
-        expired = answer.code == "WRONG_STATE" and error.get("state") in ("Aborted", "Aborting")
+        # By a time-out; it is refused from the moment that the roll-back begins, before that is recorded.
+        over = error.get("state") in ("Aborted", "Aborting") or ": rollback of " in answer.error["message"]
+        expired = answer.code == "WRONG_STATE" and over
         never_begun = answer.code == "TXN_NOT_FOUND" and not txn.rows and txn.asked
         # 18.16 may start without a table when ZooKeeper fails in between.
         no_table = answer.code == "TARGET_NOT_FOUND" or "no longer exists" in answer.error["message"]

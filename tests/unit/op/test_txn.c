@@ -410,7 +410,7 @@ static void sweep(void)
 static void begin(int64_t timeout_ms)
 {
     struct asked begun = {0};
-    coord->recovered = true;
+    coord->recovered = coord->store_ready = true;
     coord_begin(coord, "x", &(struct coord_begin){.timeout_ms = timeout_ms}, answered, &begun);
     run_until_held(1);
     answer(STORE_OP_CREATE, 0);
@@ -435,6 +435,20 @@ START_TEST(idle)
     sweep();
     ck_assert_uint_eq(script.n_held, 0);
     clock_shift(0, IDLE_MS);
+    sweep();
+    ck_aborts();
+}
+END_TEST
+
+/* Nothing ends while the store is away; when it is back, it does. */
+START_TEST(store_away)
+{
+    begin(0);
+    coord->store_ready = false;
+    clock_shift(0, IDLE_MS);
+    sweep();
+    ck_assert_uint_eq(script.n_held, 0);
+    coord->store_ready = true;
     sweep();
     ck_aborts();
 }
@@ -552,6 +566,7 @@ int main(void)
     tcase_set_timeout(times, 20);
     tcase_add_checked_fixture(times, setup, teardown);
     tcase_add_test(times, idle);
+    tcase_add_test(times, store_away);
     tcase_add_test(times, total);
     tcase_add_test(times, asked_for);
     tcase_add_test(times, asked_for_more);
