@@ -29,6 +29,7 @@ struct daemon {
     uv_loop_t loop;
     struct config config;
     struct ch_client *client;
+    struct ch_passer *passer;
     struct coord *coord;
     struct http_server *http;
     struct store *store;
@@ -102,10 +103,16 @@ static void client_closed(void *arg)
     uv_stop(&daemon->loop);
 }
 
-static void store_closed(void *arg)
+static void passer_closed(void *arg)
 {
     struct daemon *daemon = arg;
     ch_client_close(daemon->client, client_closed, daemon);
+}
+
+static void store_closed(void *arg)
+{
+    struct daemon *daemon = arg;
+    ch_passer_close(daemon->passer, passer_closed, daemon);
 }
 
 static void part_stopped(void *arg)
@@ -168,7 +175,14 @@ static int start_client(struct daemon *daemon, struct error *error)
         .answer_bytes_max = config->clickhouse_answer_bytes_max,
         .upload_buffer_bytes = config->upload_buffer_bytes,
     };
-    return ch_client_new(&daemon->loop, &client, &daemon->client, error);
+    const struct ch_passer_config passer = {
+        .url = config->clickhouse,
+        .connect_timeout_ms = config->clickhouse_connect_timeout_ms,
+        .requests_max = config->passthrough_connections_max,
+        .buffer_bytes = config->upload_buffer_bytes,
+    };
+    int code = ch_client_new(&daemon->loop, &client, &daemon->client, error);
+    return code ? code : ch_passer_new(&daemon->loop, &passer, &daemon->passer, error);
 }
 
 static int start_http(struct daemon *daemon, struct error *error)
@@ -229,6 +243,9 @@ static void make_coord(struct daemon *daemon)
         .wait_ms_max = config->wait_ms_max,
         .meta_bytes_max = config->meta_bytes_max,
         .body_bytes_max = config->body_bytes_max,
+        .passer = daemon->passer,
+        .passthrough = (enum api_passthrough)config->passthrough,
+        .implicit_transactions = config->implicit_transactions,
     };
 }
 

@@ -47,6 +47,8 @@
 /* An idle connection older than this is not used again: ClickHouse 18.16 closes them after 3 s, and
  * a request that crosses with the close has an unknown outcome. curl counts whole seconds. */
 #define CONNECTION_IDLE_S_MAX 1l
+/* A longer statement goes at the head of an upload's body. */
+#define URL_SQL_BYTES_MAX ((size_t)4 * 1024)
 /* How long the rest of an answer that came before the end of the upload may take. */
 #define EARLY_ANSWER_MS_MAX 2000u
 /* Of an answer that is found in the socket of a connection that can no longer be written to. */
@@ -486,6 +488,14 @@ static void set_body_options(struct ch_request *request)
     curl_easy_setopt(easy, CURLOPT_READDATA, request);
 }
 
+/* ClickHouse refuses long URLs (18.16: over 16 KiB), and reads a statement at the head of the body as
+ * well. It would have to be packed as the body is, so one with a packed body stays where it is. */
+static bool sql_in_body(const struct ch_request *request, const struct ch_statement *statement)
+{
+    return request->headers == request->client->upload_headers &&
+           strlen(statement->sql) > URL_SQL_BYTES_MAX;
+}
+
 /* False when curl cannot take it: out of memory, or over curl's limit of 8 MB for a string. */
 static bool set_url(struct ch_request *request, const struct ch_statement *statement)
 {
@@ -495,7 +505,7 @@ static bool set_url(struct ch_request *request, const struct ch_statement *state
         ch_url_param(&url, "query_id", statement->query_id);
     for (size_t i = 0; i < statement->n_params; i++)
         ch_url_param(&url, statement->params[i].name, statement->params[i].value);
-    if (request->upload)
+    if (request->upload && !sql_in_body(request, statement))
         ch_url_param(&url, "query", statement->sql);
     CURLcode result = curl_easy_setopt(request->easy, CURLOPT_URL, buf_str(&url));
     buf_clear(&url);
@@ -638,6 +648,10 @@ struct ch_request *ch_upload(struct ch_client *client, const struct ch_statement
     request->on_drain = on_drain;
     if (content_encoding)
         request->headers = make_headers(client, true, content_encoding);
+    if (sql_in_body(request, statement)) {
+        ch_ring_put(&request->ring, statement->sql, strlen(statement->sql));
+        ch_ring_put(&request->ring, "\n", 1);
+    }
     request_submit(request, statement);
     return request;
 }

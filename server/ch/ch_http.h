@@ -85,7 +85,7 @@ struct ch_answer {
 typedef void ch_answer_cb(void *arg, const struct ch_answer *answer);
 
 struct ch_statement {
-    const char *sql; /* for a streaming request it goes into the URL, else into the body; copied */
+    const char *sql; /* for a streaming request it goes into the URL, unless it is long; copied */
     const char *query_id;          /* or NULL */
     const struct ch_param *params; /* copied */
     size_t n_params;
@@ -98,8 +98,8 @@ struct ch_request *ch_query(struct ch_client *client, const struct ch_statement 
                             ch_answer_cb *done, void *arg);
 
 /*
- * Runs a statement whose body is streamed: `INSERT INTO … FORMAT X` in the URL, the data chunked
- * behind it. on_drain (may be NULL) is called when buffered data has fallen below half of
+ * Runs a statement whose body is streamed: `INSERT INTO … FORMAT X` in the URL (a long one at the head
+ * of the body), the data chunked behind it. on_drain (may be NULL) is called when buffered data has fallen below half of
  * upload_buffer_bytes after a ch_upload_write that returned false. content_encoding (or NULL) is
  * passed on as a header, e.g. "gzip". timeout_ms counts from ch_upload_end.
  */

@@ -364,6 +364,12 @@ static void dispatch(struct api_call *call, const struct route *route)
         route->handler(call);
 }
 
+/* /v1/…, /v2/…: this API's, now or later. */
+static bool is_versioned(const char *path)
+{
+    return path[0] == '/' && path[1] == 'v' && path[2] >= '0' && path[2] <= '9';
+}
+
 void api_handle(struct http_request *request, void *arg)
 {
     struct api_call *call = mem_alloc(sizeof *call);
@@ -387,6 +393,9 @@ void api_handle(struct http_request *request, void *arg)
         /* one character too many keeps it invalid */
         memcpy(call->xid, xid, strlen(xid) <= CHXA_XID_BYTES_MAX ? strlen(xid) + 1 : 0);
         dispatch(call, found);
+    } else if (allowed.len == 0 && !is_versioned(path)) {
+        call->route = "/"; /* ClickHouse's own pages */
+        api_clickhouse(call);
     } else {
         answer_no_route(call, path, method, buf_str(&allowed));
     }

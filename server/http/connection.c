@@ -156,6 +156,7 @@ void conn_retire(struct http_conn *conn)
 struct conn_out {
     uv_write_t req;
     struct http_conn *conn;
+    size_t len;
     char data[];
 };
 
@@ -185,8 +186,9 @@ static void conn_written(uv_write_t *req, int status)
 {
     struct conn_out *out = (struct conn_out *)req->data;
     struct http_conn *conn = out->conn;
-    free(out);
     conn->writes--;
+    conn->write_bytes -= out->len;
+    free(out);
     if (conn->state == CONN_CLOSED)
         return;
     if (status < 0) {
@@ -207,6 +209,7 @@ void conn_write(struct http_conn *conn, const void *data, size_t len, const void
         return;
     struct conn_out *out = mem_alloc(sizeof *out + len + more_len);
     out->conn = conn;
+    out->len = len + more_len;
     out->req.data = out;
     memcpy(out->data, data, len);
     if (more_len)
@@ -218,6 +221,7 @@ void conn_write(struct http_conn *conn, const void *data, size_t len, const void
         conn_kick(conn);
         return;
     }
+    conn->write_bytes += out->len;
     if (conn->writes++ == 0)
         conn_write_progress(conn);
 }
@@ -266,11 +270,6 @@ void conn_replied(struct http_conn *conn)
         conn_set_state(conn, conn->body.done || conn->close_after ? CONN_WAIT : CONN_DRAIN);
         conn_kick(conn);
     }
-}
-
-size_t conn_write_waiting(const struct http_conn *conn)
-{
-    return uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
 }
 
 void conn_reply_over(struct http_conn *conn, bool whole)

@@ -93,6 +93,7 @@ struct http_conn {
     uint64_t timer_due_ms; /* 0: not running */
     size_t write_left;     /* seen in the write queue when write_deadline_ms was set */
     unsigned writes;       /* not finished yet */
+    size_t write_bytes;    /* of them: also what is sent, until libuv says so on a later turn */
     unsigned handles;      /* not closed yet */
     bool reading;          /* uv_read_start is on */
     bool eof;              /* the client has shut its side */
@@ -153,8 +154,6 @@ void conn_write(struct http_conn *conn, const void *data, size_t len, const void
 void conn_replied(struct http_conn *conn);
 /* A piecewise reply is over. Not whole: closes the connection on a later turn. */
 void conn_reply_over(struct http_conn *conn, bool whole);
-/* Bytes that wait to be sent. */
-size_t conn_write_waiting(const struct http_conn *conn);
 /* Will there be a next request on this connection, as far as is known now? */
 bool conn_keeps_alive(const struct http_conn *conn);
 

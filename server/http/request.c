@@ -355,13 +355,13 @@ bool http_reply_data(struct http_request *request, const void *data, size_t len)
         if (len)
             conn_write(conn, data, len, NULL, 0);
     }
-    request->drain_owed = conn_write_waiting(conn) > HTTP_REPLY_BYTES;
+    request->drain_owed = conn->write_bytes > HTTP_REPLY_BYTES;
     return !request->drain_owed;
 }
 
 void request_drained(struct http_request *request)
 {
-    if (!request->drain_owed || conn_write_waiting(request->conn) > HTTP_REPLY_BYTES / 2)
+    if (!request->drain_owed || request->conn->write_bytes > HTTP_REPLY_BYTES / 2)
         return;
     request->drain_owed = false;
     if (request->drain)

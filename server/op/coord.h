@@ -119,6 +119,8 @@ void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 /* Removes a finished record; WRONG_STATE for others. */
 void coord_forget(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 struct store *coord_store(struct coord *coord);
+/* A new operation id, "<node>-<epoch>-<process>-<n>", for the caller to free. */
+char *coord_op_id(struct coord *coord);
 /* This node's name. */
 const char *coord_node(const struct coord *coord);
 
@@ -205,6 +207,8 @@ void coord_write_end(struct coord_write *write);
 /* It will not (BODY_TRUNCATED, REQUEST_TIMEOUT, BODY_TOO_LARGE, …): the write fails with that code.
  */
 void coord_write_abort(struct coord_write *write, int code);
+/* The same, in other words. */
+void coord_write_fail(struct coord_write *write, int code, const char *message);
 
 struct coord_stats {
     size_t by_state[CHXA_STATE_COUNT]; /* of the transactions in memory */

@@ -159,8 +159,6 @@ void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int c
 /* Why requests are refused; NULL: they are served. */
 void coord_set_not_ready(struct coord *coord, const char *why);
 
-/* A new operation id: "<node>-<epoch>-<process>-<n>"; malloc'd. */
-char *coord_op_id(struct coord *coord);
 uint64_t coord_number(struct coord *coord);
 /* Query ids of this transaction's statements of that kind ("write", "attach"), malloc'd. The prefix is no other
  * transaction's: the length of the xid stands before it ("job" and "job:1"). */

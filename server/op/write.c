@@ -162,6 +162,11 @@ void coord_write_abort(struct coord_write *write, int code)
                                                  : chxa_error_text(code));
 }
 
+void coord_write_fail(struct coord_write *write, int code, const char *message)
+{
+    abort_because(write, code, message);
+}
+
 void write_cancel_all(struct txn *txn)
 {
     struct coord_write *write;
