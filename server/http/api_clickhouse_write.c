@@ -104,47 +104,49 @@ static void answer_reply_error(struct front *front, const struct coord_reply *re
     front_answer_error(front, reply->code, message);
 }
 
-static void committed(void *arg, const struct coord_reply *reply)
-{
-    struct front *front = arg;
-    if (reply->code) {
-        answer_reply_error(front, reply);
-    } else if (reply->pending) {
-        /* decided, and it goes on; the same INSERT again joins it */
-        front_answer_error(front, CHXA_E_CLICKHOUSE_UNKNOWN,
-                           "the rows are committed, but not all of them are in the table yet");
-    } else {
-        front_answer_written(front, chxa_record_rows(reply->record),
-                             chxa_record_bytes(reply->record), reply->replay);
-    }
-}
-
-static void commit(struct front *front)
-{
-    coord_finish(front->call->api->coord, front->xid, TXN_COMMIT, NULL,
-                 front->call->api->wait_ms_default, committed, front);
-}
-
 struct failure {
     struct front *front;
     int code;
     char *message;
 };
 
-static void rolled_back(void *arg, const struct coord_reply *reply)
+static void failed(struct failure *failure)
 {
-    struct failure *failure = arg;
-    (void)reply; /* if it failed, the transaction's time-out ends it */
     front_answer_error(failure->front, failure->code, failure->message);
     free(failure->message);
     free(failure);
 }
 
-/* An implicit transaction's write failed: nothing of it may stay. What is unknown is left to a
- * retry with the same query id, or to the time-out. */
+static void forgotten(void *arg, const struct coord_reply *reply)
+{
+    (void)reply; /* its retention ends it */
+    failed(arg);
+}
+
+static void rolled_back(void *arg, const struct coord_reply *reply)
+{
+    struct failure *failure = arg;
+    struct front *front = failure->front;
+    if (reply->code || reply->pending)
+        failed(failure); /* the transaction's time-out ends it */
+    else
+        coord_forget(front->call->api->coord, front->xid, forgotten, failure);
+}
+
+/* May the same INSERT, sent again, still succeed with what is there? Then it must stay. And a rollback
+ * of what somebody else has written under this query id would be theirs to say. */
+static bool leaves_it(const struct front *front, int code)
+{
+    if (code == CHXA_E_WRITE_ID_REUSED)
+        return true;
+    return *front->write_id && (!chxa_error_outcome_known(code) || chxa_error_retryable(code));
+}
+
+/* An implicit transaction failed before it was decided: nothing of it stays, not even its id, which a
+ * later INSERT may use. */
 static void implicit_failed(struct front *front, const struct coord_reply *reply)
 {
-    if (!chxa_error_outcome_known(reply->code) || chxa_error_retryable(reply->code)) {
+    if (leaves_it(front, reply->code)) {
         answer_reply_error(front, reply);
         return;
     }
@@ -155,6 +157,30 @@ static void implicit_failed(struct front *front, const struct coord_reply *reply
         mem_strdup(reply->error ? error_message(reply->error) : chxa_error_text(reply->code));
     coord_finish(front->call->api->coord, front->xid, TXN_ROLLBACK, NULL,
                  front->call->api->wait_ms_default, rolled_back, failure);
+}
+
+static void committed(void *arg, const struct coord_reply *reply)
+{
+    struct front *front = arg;
+    const struct chxa_record *record = reply->record;
+    if (reply->code && record && record->state == CHXA_INITIALIZED) {
+        implicit_failed(front, reply);
+    } else if (reply->code) {
+        answer_reply_error(front, reply);
+    } else if (reply->pending) {
+        /* decided, and it goes on; the same INSERT again joins it */
+        front_answer_error(front, CHXA_E_CLICKHOUSE_UNKNOWN,
+                           "the rows are committed, but not all of them are in the table yet");
+    } else {
+        front_answer_written(front, chxa_record_rows(record), chxa_record_bytes(record),
+                             reply->replay);
+    }
+}
+
+static void commit(struct front *front)
+{
+    coord_finish(front->call->api->coord, front->xid, TXN_COMMIT, NULL,
+                 front->call->api->wait_ms_default, committed, front);
 }
 
 static void written(void *arg, const struct coord_reply *reply)
@@ -292,6 +318,10 @@ void front_write(struct front *front)
         front_answer_error(front, CHXA_E_NOT_READY, why);
         return;
     }
+    struct ch_param settings[SETTINGS_MAX];
+    size_t n_settings;
+    if (!read_settings(front, settings, &n_settings)) /* before anything is begun */
+        return;
     if (!front->implicit) {
         start_write(front);
         return;
