@@ -37,43 +37,8 @@ struct round {
     bool other_node;  /* set by judge: another node may do better */
     bool no_wait_ms;  /* the node refused our wait_ms */
     bool asked_owner; /* 421 was followed once */
+    bool uploaded;    /* the first upload has moved the deadline */
 };
-
-/* ---- JSON ---- */
-
-const char *cx_json_text(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
-uint64_t cx_json_number(const json_t *object, const char *key)
-{
-    json_int_t number = json_integer_value(json_object_get(object, key));
-    return number > 0 ? (uint64_t)number : 0;
-}
-
-char *cx_json_dump(const json_t *value, bool *failed)
-{
-    if (value == NULL || json_is_null(value))
-        return NULL;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *copy = cx_strdup(text);
-    free(text);
-    if (copy == NULL)
-        *failed = true;
-    return copy;
-}
-
-int cx_json_check(const char *what, const char *text, struct chxa_error *error)
-{
-    json_error_t where = {0};
-    json_t *value = json_loads(text, JSON_DECODE_ANY, &where);
-    if (value == NULL && json_error_code(&where) == json_error_out_of_memory)
-        return cx_no_memory(error);
-    if (value == NULL)
-        return cx_fail(error, CHXA_ERR_INVALID_REQUEST, "%s is not JSON: %s", what, where.text);
-    json_decref(value);
-    return 0;
-}
 
 /* ---- what an answer says ---- */
 
@@ -94,7 +59,7 @@ static void judge_error(const json_t *detail, struct chxa_error *error)
     if (code == 0 || code <= CHXA_ERR_UNREACHABLE)
         cx_fail(error, CHXA_ERR_UNKNOWN_CODE, "%.100s: %.3900s", name, message ? message : "");
     else
-        cx_fail(error, code, "%.4095s", message ? message : chxa_error_text(code));
+        cx_fail(error, code, "%s", message ? message : chxa_error_text(code));
     error->retryable = json_is_true(json_object_get(detail, "retryable"));
     if (outcome)
         error->outcome = strcmp(outcome, "known") ? CHXA_OUTCOME_UNKNOWN : CHXA_OUTCOME_KNOWN;
@@ -110,8 +75,6 @@ static void judge_foreign(struct round *round, const struct cx_answer *answer)
     }
     cx_fail(error, CHXA_ERR_BAD_ANSWER, "%s answers %ld with something that is not chxad's: %.200s",
             round->at, status, answer->text.data ? answer->text.data : "");
-    if (!cx_utf8_valid(error->message))
-        cx_error_message(error, "the answer is not chxad's, and not text");
     /* A proxy's 5xx says nothing about what happened behind it, and may pass. */
     error->retryable = status >= 500 || status == 408 || status == 429;
     if (status >= 400 && status < 500)
@@ -124,13 +87,14 @@ static void judge_answer(struct round *round, const struct cx_answer *answer)
     struct cx_call *call = round->call;
     struct chxa_error *error = round->error;
     json_error_t where = {0};
-    json_t *json = answer->text.len ? json_loadb(answer->text.data, answer->text.len,
-                                                 JSON_REJECT_DUPLICATES, &where)
-                                    : NULL;
+    json_t *json = NULL;
+    int parsed = CHXA_ERR_BAD_ANSWER;
+    if (answer->text.len && strlen(answer->text.data) == answer->text.len)
+        parsed = cx_json_parse(answer->text.data, &json, &where);
     const json_t *detail = json_object_get(json, "error");
     bool fine = answer->status >= 200 && answer->status < 300;
     note_txn(json, error);
-    if (json == NULL && json_error_code(&where) == json_error_out_of_memory && answer->text.len) {
+    if (parsed == CHXA_ERR_NO_MEMORY) {
         cx_no_memory(error);
         error->outcome = CHXA_OUTCOME_UNKNOWN;
         error->retryable = false;
@@ -256,6 +220,11 @@ static void attempt(struct round *round)
         cx_answer_clear(&answer);
     }
     judge_end(round, &answer);
+    if (call->body.read && call->body.touched && !round->uploaded) {
+        uint64_t later = cx_client_deadline(call->client, 0);
+        call->deadline = later > call->deadline ? later : call->deadline;
+        round->uploaded = true;
+    }
     call->body_ended = answer.body_ended;
     round->untrusted = round->untrusted && answer.end == CX_UNTRUSTED;
     round->retry_after_ms = answer.retry_after_ms;
@@ -326,8 +295,11 @@ static bool pause_before_next(struct round *round)
     if (left < BACK_OFF_FIRST_MS || pause >= left)
         return false;
     round->pauses++;
-    cx_sleep_until(now + pause);
-    return !(round->call->cancel && atomic_load(round->call->cancel));
+    const atomic_bool *cancel = round->call->cancel;
+    for (uint64_t end = now + pause; now < end && !(cancel && atomic_load(cancel));
+         now = cx_now_ms())
+        cx_sleep_until(end - now > 100 && cancel ? now + 100 : end);
+    return !(cancel && atomic_load(cancel));
 }
 
 /* Sets round->at. True: a pause comes before it. */

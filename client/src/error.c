@@ -127,13 +127,15 @@ struct chxa_error *cx_error_start(struct chxa_error *given, struct chxa_error *l
 
 void cx_error_message(struct chxa_error *error, const char *text)
 {
-    size_t len = strlen(text);
-    if (len > CHXA_MESSAGE_BYTES_MAX) {
-        len = CHXA_MESSAGE_BYTES_MAX;
-        while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
-            len--; /* to the beginning of the character that does not fit whole */
+    size_t len = 0;
+    while (*text) {
+        size_t n = cx_utf8_step(text), some = n ? n : 1;
+        if (len + some > CHXA_MESSAGE_BYTES_MAX)
+            break;
+        memcpy(error->message + len, n ? text : "?", some);
+        len += some;
+        text += some;
     }
-    memmove(error->message, text, len);
     error->message[len] = '\0';
 }
 

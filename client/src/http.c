@@ -155,9 +155,22 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 }
 
 /*
- * Curl calls this at least once a second. A transfer with a body is not cut by the deadline while it moves, or a large load
- * could never end; it is when nothing moves any more.
+ * An upload is never cut while it moves, or a large load could not end. From its last byte on the node has as long as a
+ * call may take; a body in memory is cut by the deadline as well, once nothing moves.
  */
+static bool is_late(const struct transfer *transfer, uint64_t now)
+{
+    const struct cx_request *request = transfer->request;
+    const struct chxa_client_options *options = &request->client->options;
+    uint64_t still = now - transfer->moved, may = options->stall_timeout_ms;
+    if (!request->body->there)
+        return false;
+    if (request->body->read && transfer->answer->body_ended && options->deadline_ms > may)
+        may = options->deadline_ms;
+    return still >= may || (!request->body->read && now >= request->deadline && still >= 500);
+}
+
+/* Curl calls this at least once a second. */
 static int on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
                        curl_off_t up)
 {
@@ -174,9 +187,7 @@ static int on_progress(void *arg, curl_off_t down_all, curl_off_t down, curl_off
         transfer->bytes = down + up;
         transfer->moved = now;
     }
-    uint64_t still = now - transfer->moved;
-    transfer->late = request->body->there && (still >= request->client->options.stall_timeout_ms ||
-                                              (now >= request->deadline && still >= 500));
+    transfer->late = is_late(transfer, now);
     return transfer->late;
 }
 
@@ -242,6 +253,8 @@ static void set_times(CURL *curl, const struct cx_request *request, uint64_t now
     uint64_t connect_ms = options->connect_timeout_ms < left ? options->connect_timeout_ms : left;
     uint64_t all_ms = options->request_timeout_ms < left ? options->request_timeout_ms : left;
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
+    if (request->body->there)
+        curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, 262144L);
     if (!request->body->there)
         curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)all_ms);
 }

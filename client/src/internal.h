@@ -58,6 +58,8 @@ int cx_cond_init(pthread_cond_t *cond);
 bool cx_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t deadline);
 
 bool cx_id_valid(const char *id);
+/* Bytes of the character at text, 0 if it is none: RFC 3629, so no overlong forms and no surrogates. */
+size_t cx_utf8_step(const char *text);
 bool cx_utf8_valid(const char *text);
 
 /* ---- error.c ---- */
@@ -70,6 +72,7 @@ int cx_no_memory(struct chxa_error *error);
 int cx_done(struct chxa_error *error);
 /* The caller's struct or the local one, emptied. */
 struct chxa_error *cx_error_start(struct chxa_error *given, struct chxa_error *local);
+/* Cut at a character's end; what is no UTF-8 becomes '?'. */
 void cx_error_message(struct chxa_error *error, const char *text);
 int cx_error_from_name(const char *name); /* 0: none */
 enum chxa_txn_state cx_state_from_name(const char *name);
@@ -155,7 +158,7 @@ struct cx_call {
     const char *target; /* path and query; wait_ms is added to it if `waits` */
     const char *origin; /* the first to ask, or NULL */
     struct cx_body body;
-    uint64_t deadline;
+    uint64_t deadline; /* with a body from a reader it counts from the end of the first upload */
     const atomic_bool *cancel;
     bool waits;     /* takes wait_ms */
     bool to_end;    /* 202 is asked again until the deadline */
@@ -177,12 +180,14 @@ struct cx_call {
 int cx_call_run(struct cx_call *call, struct chxa_error *error);
 void cx_call_clear(struct cx_call *call);
 
-/* ---- reading JSON; false or NULL: not there, or of another kind ---- */
+/* ---- json.c: reading it; 0 or NULL: not there, or of another kind ---- */
 
 const char *cx_json_text(const json_t *object, const char *key);
 uint64_t cx_json_number(const json_t *object, const char *key);
 /* Text of any JSON value, malloc'ed; NULL for null and when memory is short (*failed). */
 char *cx_json_dump(const json_t *value, bool *failed);
+/* 0; NO_MEMORY, or BAD_ANSWER for what is no JSON, with *ret_value NULL. */
+int cx_json_parse(const char *text, json_t **ret_value, json_error_t *where);
 /* INVALID_REQUEST unless it is JSON. */
 int cx_json_check(const char *what, const char *text, struct chxa_error *error);
 

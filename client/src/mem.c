@@ -213,9 +213,9 @@ bool cx_id_valid(const char *id)
            strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
 }
 
-/* Bytes of the character at text, 0 if it is none: RFC 3629, so no overlong forms and no surrogates. */
-static size_t utf8_step(const unsigned char *text)
+size_t cx_utf8_step(const char *character)
 {
+    const unsigned char *text = (const unsigned char *)character;
     unsigned char first = text[0];
     size_t n = first < 0x80   ? 1
                : first < 0xc2 ? 0
@@ -234,12 +234,11 @@ static size_t utf8_step(const unsigned char *text)
 
 bool cx_utf8_valid(const char *text)
 {
-    const unsigned char *at_byte = (const unsigned char *)text;
-    while (*at_byte) {
-        size_t n = utf8_step(at_byte);
+    while (*text) {
+        size_t n = cx_utf8_step(text);
         if (n == 0)
             return false;
-        at_byte += n;
+        text += n;
     }
     return true;
 }

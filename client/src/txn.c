@@ -274,6 +274,7 @@ int cx_write_run(struct cx_write *write, struct chxa_written *ret_written, struc
                            .cancel = write->cancel,
                            .only_here = true};
     int code = cx_call_run(&call, error);
+    write->deadline = call.deadline;
     if (code == 0) {
         read_written(call.json, ret_written);
         snprintf(write->owner_url, sizeof owner, "%s", call.answered_by);

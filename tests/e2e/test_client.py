@@ -237,6 +237,79 @@ def test_deadline(opened, node, engine, table, xid):
     call("rollback", xid).ok()
 
 
+def test_stream(opened, engine, table, xid):
+    """Ten thousand appends, few writes; cut by rows; ended by silence; nothing seen before the commit."""
+    call = opened
+    call("start", xid).ok()
+    call("stream_open", insert(table), None, 100000).ok()
+    call("end").fails("MISUSE")
+    call("append", 0, 250000, 25).ok()
+    call("flush").ok()
+    totals = call("totals").ok()
+    assert totals["writes"] == 3 and totals["rows"] == 250000 and totals["retries"] == 0
+    call("append", 250000, 250010).ok()
+    deadline = time.monotonic() + 10
+    while call("totals")["writes"] < 4 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert call("get", xid).ok()["record"]["writes"] == 4
+    call("append", 250010, 250020).ok()
+    call("stream_abort").ok()
+    call("stream_open", insert(table)).ok()
+    call("append", 250010, 300000, 1000).ok()
+    call("stream_close").ok()
+    call("end").ok()
+    call("prepare", xid).ok()
+    assert engine.count(table) == 0
+    call("commit", xid).ok()
+    assert engine.value(f"SELECT count(), uniqExact(key), max(key) FROM {table}").split("\t") == ["300000", "300000", "299999"]
+
+
+def test_stream_refused(opened, engine, table, xid):
+    """ClickHouse's own words come with the next call, and nothing of the write stays."""
+    call = opened
+    call("start", xid).ok()
+    call("stream_open", f"INSERT INTO {table} FORMAT JSONEachRow").ok()
+    call("append", 0, 10).ok()
+    refused = call("flush").fails("CLICKHOUSE_REJECTED")
+    assert "JSON" in refused["message"] or "parse" in refused["message"].lower()
+    call("append", 0, 10).fails("FAILED_BEFORE")
+    call("stream_close").fails("FAILED_BEFORE")
+    call("stream_open", f"INSERT INTO {engine.table('nowhere')} FORMAT TSV").ok()
+    code = "OK"
+    for _ in range(50):
+        code = call("append", 0, 100000, 100000)["name"]
+        if code != "OK":
+            break
+    assert code == "TARGET_NOT_FOUND"
+    call("stream_abort").ok()
+    call("stream_open", insert(table)).ok()
+    call("append", 0, 10).ok()
+    call("stream_close").ok()
+    call("end").ok()
+    call("commit", xid, None, True).ok()
+    assert engine.count(table) == 10
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+def test_stream_over_a_restart(opened, node, engine, table, xid):
+    """The node dies under a write that is kept in memory: it is sent again, and is there once."""
+    call = opened
+    call("start", xid).ok()
+    call("stream_open", insert(table), None, None, 20000).ok()
+    call("append", 0, 50000, 100).ok()
+    time.sleep(0.3)
+    node.kill()
+    node.start()
+    call("append", 50000, 60000, 100).ok()
+    call("flush").ok()
+    assert call("totals").ok()["retries"] > 0
+    call("stream_close").ok()
+    call("end").ok()
+    call("prepare", xid).ok()
+    call("commit", xid).ok()
+    assert engine.value(f"SELECT count(), uniqExact(key) FROM {table}").split("\t") == ["60000", "60000"]
+
+
 @pytest.fixture(params=["18.16", "26.7"])
 def pair(request, lab, start_node):
     """Two nodes on one ZooKeeper, each with a ClickHouse of its own."""

@@ -18,6 +18,7 @@
 
 static struct chxa_client *client;
 static struct chxa_txn *txn;
+static struct chxa_stream *stream;
 static struct chxa_error error;
 static json_t *answer;
 static char *words[WORDS_MAX];
@@ -296,8 +297,69 @@ static int do_sink_recover(void)
                              number(3), &error);
 }
 
+/* stream_open query bytes_max rows_max idle_ms age_ms replay_bytes */
+static int do_stream_open(void)
+{
+    struct chxa_stream_options options;
+    chxa_stream_options_init(&options);
+    options.query = word(1);
+    options.bytes_max = word(2) ? number(2) : options.bytes_max;
+    options.rows_max = word(3) ? number(3) : options.rows_max;
+    options.idle_ms = word(4) ? (unsigned)number(4) : options.idle_ms;
+    options.age_ms = word(5) ? (unsigned)number(5) : options.age_ms;
+    options.replay_bytes = word(6) ? number(6) : options.replay_bytes;
+    return chxa_stream_open(txn, &options, &stream, &error);
+}
+
+/* append first last batch: rows first … last - 1, so many at a time */
+static int do_append(void)
+{
+    uint64_t step = word(3) ? number(3) : 1;
+    int code = 0;
+    for (uint64_t from = number(1); from < number(2) && code == 0; from += step) {
+        uint64_t to = from + step < number(2) ? from + step : number(2);
+        size_t bytes;
+        char *rows = make_rows(from, to, &bytes);
+        code = chxa_stream_append(stream, rows, bytes, to - from, &error);
+        free(rows);
+    }
+    return code;
+}
+
+static int do_flush(void)
+{
+    return chxa_stream_flush(stream, &error);
+}
+
+static int do_totals(void)
+{
+    struct chxa_stream_totals totals;
+    chxa_stream_totals(stream, &totals);
+    say("writes", whole(totals.writes));
+    say("rows", whole(totals.rows));
+    say("bytes", whole(totals.bytes));
+    say("retries", whole(totals.retries));
+    return 0;
+}
+
+static int do_stream_close(void)
+{
+    int code = chxa_stream_close(stream, &error);
+    stream = NULL;
+    return code;
+}
+
+static int do_stream_abort(void)
+{
+    chxa_stream_abort(stream);
+    stream = NULL;
+    return 0;
+}
+
 static int do_close(void)
 {
+    chxa_stream_abort(stream);
+    stream = NULL;
     chxa_txn_free(txn);
     txn = NULL;
     chxa_client_close(client);
@@ -327,6 +389,12 @@ static const struct {
     {"request", do_request},
     {"last_committed", do_last_committed},
     {"sink_recover", do_sink_recover},
+    {"stream_open", do_stream_open},
+    {"append", do_append},
+    {"flush", do_flush},
+    {"totals", do_totals},
+    {"stream_close", do_stream_close},
+    {"stream_abort", do_stream_abort},
     {"close", do_close},
 };
 
