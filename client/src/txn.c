@@ -82,7 +82,10 @@ static struct chxa_txn *txn_new(struct chxa_client *client, const char *xid)
 
 static void pin(struct chxa_txn *txn, const struct cx_call *call, const struct chxa_error *error)
 {
-    const char *owner = error->owner_url[0] ? error->owner_url : call->answered_by;
+    /* A node behind TLS that gives out its own plain address is spoken to where it answered. */
+    const char *owner = error->owner_url;
+    if (owner[0] == '\0' || (txn->client->only_https && !cx_url_is_https(owner)))
+        owner = call->answered_by;
     snprintf(txn->owner_url, sizeof txn->owner_url, "%s", owner);
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """libchxa against real servers, through the program of tests/contract/client, which makes one call per command."""
 import json
-import os
-import pathlib
+import socket
+import ssl
 import subprocess
+import threading
 import time
 
 import pytest
@@ -308,6 +309,92 @@ def test_stream_over_a_restart(opened, node, engine, table, xid):
     call("prepare", xid).ok()
     call("commit", xid).ok()
     assert engine.value(f"SELECT count(), uniqExact(key) FROM {table}").split("\t") == ["60000", "60000"]
+
+
+class TlsProxy:
+    """TLS in front of a node, with the credentials that it wants; what it was sent is kept."""
+
+    def __init__(self, node, folder, client_certificates=False):
+        folder.mkdir()
+        self.certificate, self.key = folder / "certificate.pem", folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test", "-addext",
+             "subjectAltName=IP:127.0.0.1", "-keyout", self.key, "-out", self.certificate], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        if client_certificates:
+            context.load_verify_locations(self.certificate)
+            context.verify_mode = ssl.CERT_REQUIRED
+        self.node, self.heads = node, []
+        self.listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+        self.url = f"https://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except ssl.SSLError:
+                continue
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        host, port = self.node.address.split(":")
+        with connection, socket.create_connection((host, int(port))) as there:
+            threading.Thread(target=self.copy, args=(there, connection), daemon=True).start()
+            while data := connection.recv(65536):
+                self.heads.append(data.split(b"\r\n\r\n")[0])
+                there.sendall(data)
+
+    @staticmethod
+    def copy(source, to):
+        try:
+            while data := source.recv(65536):
+                to.sendall(data)
+        except OSError:
+            pass
+
+    def close(self):
+        self.listener.close()
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+@pytest.mark.parametrize("engine_name", ["18.16"])
+def test_tls(driver, node, engine, table, xid, tmp_path):
+    """Certificates are verified, credentials go along, and nothing goes from https to http."""
+    call, tls = driver, TlsProxy(node, tmp_path / "tls")
+    call("open", tls.url, FIRST, 1000).ok()
+    refused = call("start", xid).fails("UNREACHABLE")
+    assert "certificate" in refused["message"] and not refused["retryable"] and refused["attempts"] == 1
+    call("close")
+    call("open", tls.url, FIRST, 5000, None, None, None, tls.certificate, "anna", "secret").ok()
+    assert call("start", xid).ok()["url"] == tls.url  # the node names its plain address
+    call("write", insert(table), 0, 100000).ok()
+    call("stream_open", insert(table)).ok()
+    call("append", 100000, 200000, 100).ok()
+    call("stream_close").ok()
+    call("prepare", xid, node.url).fails("INVALID_REQUEST")
+    call("prepare", xid, tls.url).ok()
+    call("commit", xid).ok()
+    assert engine.count(table) == 200000
+    heads = [head for head in tls.heads if b" HTTP/1.1" in head]
+    assert heads and all(b"Authorization: Basic YW5uYTpzZWNyZXQ=" in head for head in heads)
+    tls.close()
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+@pytest.mark.parametrize("engine_name", ["18.16"])
+def test_client_certificate(driver, node, engine, xid, tmp_path):
+    call, tls = driver, TlsProxy(node, tmp_path / "tls", client_certificates=True)
+    call("open", tls.url, FIRST, 1500, None, None, None, tls.certificate).ok()
+    assert call("start", xid)["code"] < 0
+    call("close")
+    call("open", tls.url, FIRST, 5000, None, None, None, tls.certificate, None, None, tls.certificate, tls.key).ok()
+    call("start", xid).ok()
+    call("commit", xid, None, True).ok()
+    tls.close()
 
 
 @pytest.fixture(params=["18.16", "26.7"])

@@ -19,12 +19,16 @@
  *            milliseconds by the clock of the node that wrote it.
  * Results.   Calls that return int return CHXA_OK (0) or one of the negative codes of enum chxa_error_code. The last
  *            parameter, `struct chxa_error *error`, may be NULL; otherwise every call fills it, also on success.
- * Retries.   A call repeats its request by itself where that is harmless and may help: the answer says `retryable`, no node
- *            could be reached, or the answer was lost. It waits in between (from 100 ms, doubling to 10 s, with a random
- *            share, and at least as long as a Retry-After says) and never longer in all than its deadline. What it returns
- *            is the last answer; error->outcome says whether the operation may have happened all the same.
- * Versions.  Option structs begin with `size`, set by their _init function; a program built against this header runs with
- *            every later library of the same soname. Symbols are versioned CHXA_1.
+ * Retries.   A call repeats its request by itself where that is harmless and may help: the answer says `retryable`, no
+ *            node could be reached, or the answer was lost. It waits in between (from 100 ms, doubling to 10 s, with a
+ *            random share, and at least as long as a Retry-After says) and never longer in all than its deadline. What
+ *            it returns is the last answer; error->outcome says whether the operation may have happened all the same.
+ * Errors.    Where a call names its errors, these may come besides: INVALID_REQUEST and NO_MEMORY (nothing was sent),
+ *            UNREACHABLE, LOST, BAD_ANSWER, REDIRECTS, CREDENTIALS, UNKNOWN_CODE, and whatever a node says of its own
+ *            health: NOT_READY, BUSY, STORE_..., CLICKHOUSE_UNAVAILABLE, CLICKHOUSE_UNKNOWN, IO_FAILED, INTERNAL.
+ * Network.   HTTP/1.1 over http and https only. The environment has no part in it: no proxy, no .netrc.
+ * Versions.  Option structs begin with `size`, set by their _init function; a program built against this header runs
+ *            with every later library of the same soname. Symbols are versioned CHXA_1.
  */
 #ifndef CHXA_CHXA_H
 #define CHXA_CHXA_H
@@ -62,18 +66,18 @@ enum chxa_error_code {
     CHXA_ERR_INVALID_QUERY = -3,   /* the statement is not an INSERT that can be staged */
     CHXA_ERR_SETTING_REFUSED = -4, /* the statement has a setting that would break atomicity */
     CHXA_ERR_BODY_TRUNCATED = -5,  /* the body did not arrive whole; nothing of it was kept */
-    CHXA_ERR_TXN_NOT_FOUND =
-        -6, /* unknown: never begun, or finished and forgotten. Not "rolled back" */
+    /* unknown: never begun, or finished and forgotten. Not "rolled back" */
+    CHXA_ERR_TXN_NOT_FOUND = -6,
     CHXA_ERR_ROUTE_NOT_FOUND = -7,    /* the URL is not a chxad's, or its version lacks this */
     CHXA_ERR_METHOD_NOT_ALLOWED = -8, /* likewise */
     CHXA_ERR_REQUEST_TIMEOUT = -9,    /* the node waited too long for the request */
-    CHXA_ERR_WRONG_STATE =
-        -10, /* the transaction's state does not allow this; error->state has it */
+    /* the transaction's state does not allow this; error->state has it */
+    CHXA_ERR_WRONG_STATE = -10,
     CHXA_ERR_WRITE_ID_REUSED = -11, /* this write_id was used with another statement or body */
     CHXA_ERR_SCHEMA_CHANGED = -12, /* the table was altered after the rows were staged: roll back */
-    CHXA_ERR_TOO_MANY_PARTS =
-        -13,               /* more parts than may be attached: roll back, write in larger writes */
-    CHXA_ERR_FENCED = -14, /* a newer epoch of this sink has taken over: stop */
+    /* more parts than may be attached: roll back, write in larger writes */
+    CHXA_ERR_TOO_MANY_PARTS = -13,
+    CHXA_ERR_FENCED = -14,    /* a newer epoch of this sink has taken over: stop */
     CHXA_ERR_NOT_OWNER = -15, /* another node owns this transaction; error->owner_url has it */
     CHXA_ERR_LENGTH_REQUIRED = -16,    /* not seen through this library */
     CHXA_ERR_BODY_TOO_LARGE = -17,     /* one write is over the node's limit */
@@ -81,19 +85,19 @@ enum chxa_error_code {
     CHXA_ERR_HEADERS_TOO_LARGE = -19,  /* not seen through this library */
     CHXA_ERR_TARGET_NOT_FOUND = -20,   /* the table does not exist */
     CHXA_ERR_TARGET_UNSUPPORTED = -21, /* rows for this kind of table cannot be staged */
-    CHXA_ERR_TARGET_HAS_VIEWS =
-        -22, /* the table has materialized views, and views=skip was not said */
-    CHXA_ERR_CLICKHOUSE_REJECTED =
-        -23, /* ClickHouse refused the rows; its own text is in the message */
+    /* the table has materialized views, and views=skip was not said */
+    CHXA_ERR_TARGET_HAS_VIEWS = -22,
+    /* ClickHouse refused the rows; its own text is in the message */
+    CHXA_ERR_CLICKHOUSE_REJECTED = -23,
     CHXA_ERR_CLICKHOUSE_UNAVAILABLE = -24, /* the node's ClickHouse cannot be reached */
     CHXA_ERR_CLICKHOUSE_UNKNOWN = -25,     /* ClickHouse's answer was lost */
-    CHXA_ERR_STORE_UNAVAILABLE =
-        -26, /* the coordination store cannot be reached; nothing was changed */
+    /* the coordination store cannot be reached; nothing was changed */
+    CHXA_ERR_STORE_UNAVAILABLE = -26,
     CHXA_ERR_STORE_UNKNOWN = -27, /* the coordination store's answer was lost */
     CHXA_ERR_BUSY = -28,          /* a limit of the node is reached */
     CHXA_ERR_NOT_READY = -29,     /* the node is starting, stopping or without its store */
-    CHXA_ERR_BLOCKED =
-        -30, /* the commit is decided and cannot be finished now; it goes on by itself */
+    /* the commit is decided and cannot be finished now; it goes on by itself */
+    CHXA_ERR_BLOCKED = -30,
     CHXA_ERR_IO_FAILED = -31,            /* a file operation of the node failed */
     CHXA_ERR_INTERNAL = -32,             /* a fault inside chxad */
     CHXA_ERR_NO_MEMORY = -33,            /* out of memory, here or at the node */
@@ -105,24 +109,24 @@ enum chxa_error_code {
     CHXA_ERR_PARTS_LOST = -39, /* staged rows are gone from the node's disk: roll back and replay */
     CHXA_ERR_OWNER_ALIVE = -40, /* only for abandon: the owner lives, end the transaction there */
 
-    CHXA_ERR_UNREACHABLE =
-        -100,                /* no connection to any node that could serve this; nothing was sent */
-    CHXA_ERR_LOST = -101,    /* sent, and no whole answer came before the deadline */
-    CHXA_ERR_PENDING = -102, /* the node is still at it (202): ask again, or get */
+    /* no connection to any node that could serve this; nothing was sent */
+    CHXA_ERR_UNREACHABLE = -100,
+    CHXA_ERR_LOST = -101,       /* sent, and no whole answer came before the deadline */
+    CHXA_ERR_PENDING = -102,    /* the node is still at it (202): ask again, or get */
     CHXA_ERR_BAD_ANSWER = -103, /* the answer is not a chxad's (a proxy? a wrong port?) */
     CHXA_ERR_REDIRECTS = -104,  /* more redirects than redirects_max */
     CHXA_ERR_MISUSE = -105, /* calls in the wrong order; the message says which. Nothing was sent */
-    CHXA_ERR_STATE_REFUSED =
-        -106, /* sink state bytes of an unknown version, another sink, or damaged */
-    CHXA_ERR_ROLLED_BACK =
-        -107, /* it was prepared, must be committed, and was rolled back: a person must look */
-    CHXA_ERR_HEURISTIC =
-        -108, /* committed, but an operator gave (some of) its rows up: chxa show says which */
-    CHXA_ERR_FAILED_BEFORE =
-        -109, /* this handle failed before and cannot go on; the message repeats why */
+    /* sink state bytes of an unknown version, another sink, or damaged */
+    CHXA_ERR_STATE_REFUSED = -106,
+    /* it was prepared, must be committed, and was rolled back: a person must look */
+    CHXA_ERR_ROLLED_BACK = -107,
+    /* committed, but an operator gave (some of) its rows up: chxa show says which */
+    CHXA_ERR_HEURISTIC = -108,
+    /* this handle failed before and cannot go on; the message repeats why */
+    CHXA_ERR_FAILED_BEFORE = -109,
     CHXA_ERR_UNKNOWN_CODE = -110, /* the node reports an error that this library does not know */
-    CHXA_ERR_CREDENTIALS =
-        -111, /* 401 or 403: the node, or a proxy before it, refuses our credentials */
+    /* 401 or 403: the node, or a proxy before it, refuses our credentials */
+    CHXA_ERR_CREDENTIALS = -111,
 };
 
 /* Whether the operation happened, as far as anybody can tell from the answers. */
@@ -184,19 +188,20 @@ struct chxa_client_options {
     size_t n_urls;           /* at most 64 */
     enum chxa_write_mode write_mode;
     unsigned connect_timeout_ms; /* 3000; of one attempt */
-    unsigned
-        request_timeout_ms; /* 60000; of one attempt without a body, from request to whole answer */
+    /* 60000; of one attempt that uploads nothing, from request to whole answer */
+    unsigned request_timeout_ms;
     unsigned stall_timeout_ms; /* 60000; of an upload: no byte moved for so long */
-    unsigned
-        deadline_ms; /* 120000; of a call, with all its retries. Commit and rollback: see there */
+    /* 120000; of a call, with all its retries, where the call itself is not told another one. An upload that moves is
+     * not cut by it: for chxa_write_from and streams it begins anew at the end of the first upload */
+    unsigned deadline_ms;
     unsigned redirects_max; /* 3; per attempt */
-    unsigned
-        connections_max; /* 64; open at once, idle ones included; a call waits for one, within its deadline */
+    /* 64; open at once, idle ones included; a call waits for one, within its deadline */
+    unsigned connections_max;
     const char *user;     /* HTTP basic authentication; or NULL */
     const char *password; /* or NULL; kept in memory only, and wiped when the client is closed */
     const char *bearer_token; /* "Authorization: Bearer …" instead; or NULL */
-    const char
-        *ca_file; /* PEM, instead of the system's; or NULL. Certificates are always verified */
+    /* PEM, instead of the system's; or NULL. Certificates are always verified */
+    const char *ca_file;
     const char *cert_file;  /* client certificate, PEM; or NULL */
     const char *key_file;   /* its key, PEM; or NULL */
     const char *user_agent; /* put before "libchxa/…"; or NULL */
@@ -207,7 +212,7 @@ CHXA_API void chxa_client_options_init(struct chxa_client_options *options);
 /*
  * Makes a client. Nothing is sent. Every option is checked; strings are copied.
  * Errors: INVALID_REQUEST (which option, in the message), NO_MEMORY. Credentials are only ever sent to the URLs given
- * here and to the owners that these nodes name with the same scheme (never from https down to http).
+ * here and to the owners that these nodes or the caller name; no request goes from https down to http.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_client_open(const struct chxa_client_options *options,
                                               struct chxa_client **ret_client,
@@ -224,8 +229,8 @@ struct chxa_txn;
 /* Zeroed by chxa_start_options_init, except for size. */
 struct chxa_start_options {
     size_t size; /* set by the _init function; leave it */
-    uint64_t
-        timeout_ms; /* total time while Initialized; 0: the node's setting, which is also the maximum */
+    /* total time while Initialized; 0: the node's setting, which is also the maximum */
+    uint64_t timeout_ms;
     const char *sink; /* the writer this belongs to (PROTOCOL.md, Sinks); or NULL */
     uint64_t epoch;   /* of this start of the sink; must grow at each */
     const char *meta; /* JSON text kept in the record, such as source offsets; or NULL */
@@ -234,12 +239,11 @@ struct chxa_start_options {
 CHXA_API void chxa_start_options_init(struct chxa_start_options *options);
 
 /*
- * Begins a transaction at a node chosen by write_mode, and pins the handle to it. options may be NULL. If the answer is
- * lost, the same begin is repeated at the same node; if no node was reached, the next is tried.
- * An id must never be used for two transactions. xid NULL: the library makes one from a random 128-bit number.
+ * Begins a transaction at a node chosen by write_mode, and pins the handle to it. options may be NULL. If the answer
+ * is lost, the same begin is repeated at the same node; if no node was reached, the next is tried. An id must never
+ * be used for two transactions. xid NULL: the library makes one from a random 128-bit number.
  * Errors: INVALID_XID, FENCED, WRONG_STATE (the id exists in another state), and the general ones. LOST leaves the
- * outcome unknown; it is then a transaction without rows, which its time-out ends.
- * Free with chxa_txn_free.
+ * outcome unknown; it is then a transaction without rows, which its time-out ends. Free with chxa_txn_free.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_start(struct chxa_client *client, const char *xid,
                                         const struct chxa_start_options *options,
@@ -263,11 +267,11 @@ struct chxa_written {
 };
 
 /*
- * One write: all of it, or nothing. query is the head of an INSERT ("INSERT INTO db.t FORMAT TSV"); data are the rows in
- * that format. write_id NULL: the library makes one, so that its own retries are harmless; give one to make yours so.
- * Pass views_skip to write to a table with materialized views, which will not see these rows.
- * A failure with outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after the
- * deadline, and asking did not help either) roll back.
+ * One write: all of it, or nothing. query is the head of an INSERT ("INSERT INTO db.t FORMAT TSV"); data are the rows
+ * in that format. write_id NULL: the library makes one, so that its own retries are harmless; give one to make yours
+ * so. Pass views_skip to write to a table with materialized views, which will not see these rows. A failure with
+ * outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after the deadline,
+ * and asking did not help either) roll back.
  * ret_written may be NULL.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write(struct chxa_txn *txn, const char *query, const void *data,
@@ -276,8 +280,8 @@ CHXA_API CHXA_MUST_CHECK int chxa_write(struct chxa_txn *txn, const char *query,
 
 /*
  * Gives up to `room` bytes of a body: the number put into `buffer`, 0 at the end, -1 to give up (the write fails with
- * CANCELLED and leaves nothing). Called on the thread that called chxa_write_from; must not call this library with the
- * same handle.
+ * CANCELLED and leaves nothing). Called on the thread that called chxa_write_from; must not call this library with
+ * the same handle.
  */
 typedef ptrdiff_t chxa_read_function(void *context, void *buffer, size_t room);
 /* Goes back to the first byte; 0, or -1 when it cannot. */
@@ -285,8 +289,8 @@ typedef int chxa_rewind_function(void *context);
 
 /*
  * chxa_write with a body of any length, never held in memory. content_encoding is what the bytes are compressed with
- * ("gzip", "zstd", … as ClickHouse knows it), or NULL. Without `rewind` (NULL) the write is tried once; a lost answer is
- * still cleared up by asking for the write_id.
+ * ("gzip", "zstd", … as ClickHouse knows it), or NULL. Without `rewind` (NULL) the write is tried once; a lost answer
+ * is still cleared up by asking for the write_id.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write_from(struct chxa_txn *txn, const char *query,
                                              chxa_read_function *read, chxa_rewind_function *rewind,
@@ -296,8 +300,9 @@ CHXA_API CHXA_MUST_CHECK int chxa_write_from(struct chxa_txn *txn, const char *q
                                              struct chxa_error *error);
 
 /*
- * No more writes through this handle; open streams must have been closed (else MISUSE). Sends nothing: to a node, prepare is
- * what ends the writing. After it, only xid, owner_url, prepare and free are allowed.
+ * No more writes through this handle; open streams must have been closed (else MISUSE). Sends nothing: to a node,
+ * prepare is what ends the writing. After it the handle is good for its xid, its owner_url and chxa_txn_free; a
+ * write, a stream or another end is MISUSE.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_end(struct chxa_txn *txn, struct chxa_error *error);
 
@@ -305,36 +310,37 @@ CHXA_API CHXA_MUST_CHECK int chxa_end(struct chxa_txn *txn, struct chxa_error *e
 CHXA_API void chxa_txn_free(struct chxa_txn *txn);
 
 /*
- * The following take an id, because who commits after a restart has nothing else. owner_url is where the owner was last
- * seen (chxa_txn_owner_url), or NULL to ask the nodes in turn; a redirect is followed in either case. All of them may be
- * repeated without harm. deadline_ms 0: the client's setting.
+ * The following take an id, because who commits after a restart has nothing else. owner_url is where the owner was
+ * last seen (chxa_txn_owner_url), or NULL to ask the nodes in turn; a redirect is followed in either case. All of
+ * them may be repeated without harm. deadline_ms 0: the client's setting.
  */
 
 /*
- * The promise: after CHXA_OK the rows survive crashes and a power cut, and wait for the decision without a time-out. Repeated
- * until it is known or the deadline has passed. meta (JSON text, such as the source offsets behind the last row) takes the place
- * of the one given at start, in the same atomic step; NULL keeps that.
- * Errors: SCHEMA_CHANGED, TOO_MANY_PARTS, PARTS_LOST, FENCED (roll back); WRONG_STATE; TXN_NOT_FOUND. With outcome UNKNOWN it may be
- * Prepared: repeat it, or roll back.
+ * The promise: after CHXA_OK the rows survive crashes and a power cut, and wait for the decision without a time-out.
+ * Repeated until it is known or the deadline has passed. meta (JSON text, such as the source offsets behind the last
+ * row) takes the place of the one given at start, in the same atomic step; NULL keeps that.
+ * Errors: SCHEMA_CHANGED, TOO_MANY_PARTS, PARTS_LOST, FENCED (roll back); WRONG_STATE; TXN_NOT_FOUND; PENDING (the node
+ * is still at it: repeat). With outcome UNKNOWN it may be Prepared: repeat it, or roll back.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_prepare(struct chxa_client *client, const char *xid,
                                           const char *owner_url, const char *meta,
                                           uint64_t deadline_ms, struct chxa_error *error);
 
 /*
- * Commits a Prepared transaction, or an Initialized one in one phase if one_phase is said (else WRONG_STATE, and nothing is
- * done). CHXA_OK: every row is in its table.
- * BLOCKED and PENDING: decided, not finished; the node goes on by itself; repeat to hear the end. LOST, UNREACHABLE, and whatever
- * is retryable: repeat, without end; never take it for failed. TXN_NOT_FOUND: finished and forgotten, or never begun; what
- * the sink committed last tells (PROTOCOL.md). ROLLED_BACK, HEURISTIC: a person must look.
+ * Commits a Prepared transaction, or an Initialized one in one phase if one_phase is said (else WRONG_STATE, and
+ * nothing is done; this costs a GET before). CHXA_OK: every row is in its table. One phase fails as prepare does.
+ * BLOCKED and PENDING: decided, not finished; the node goes on by itself; repeat to hear the end. LOST, UNREACHABLE,
+ * and whatever is retryable: repeat, without end; never take it for failed. TXN_NOT_FOUND: finished and forgotten, or
+ * never begun; what the sink committed last tells (PROTOCOL.md). ROLLED_BACK, HEURISTIC: a person must look;
+ * error->xa_code is then XA_HEURRB, XA_HEURMIX or XA_HEURHAZ.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_commit(struct chxa_client *client, const char *xid,
                                          const char *owner_url, bool one_phase,
                                          uint64_t deadline_ms, struct chxa_error *error);
 
 /*
- * Rolls back. A transaction that nobody knows is rolled back already: CHXA_OK with error->state UNKNOWN. WRONG_STATE when it
- * is Committing or Committed. PENDING, LOST: repeat. reason (an operator's, kept in the record) may be NULL.
+ * Rolls back. A transaction that nobody knows is rolled back already: CHXA_OK with error->state UNKNOWN. WRONG_STATE
+ * when it is Committing or Committed. PENDING, LOST: repeat. reason (an operator's, kept in the record) may be NULL.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_rollback(struct chxa_client *client, const char *xid,
                                            const char *owner_url, const char *reason,
@@ -344,7 +350,7 @@ CHXA_API CHXA_MUST_CHECK int chxa_rollback(struct chxa_client *client, const cha
 CHXA_API CHXA_MUST_CHECK int chxa_forget(struct chxa_client *client, const char *xid,
                                          struct chxa_error *error);
 
-/* What a node knows of a transaction. Free with chxa_records_free (or chxa_record_free for one). */
+/* What a node knows of a transaction. */
 struct chxa_txn_record {
     char *xid;
     enum chxa_txn_state state;
@@ -355,14 +361,14 @@ struct chxa_txn_record {
     char *meta;     /* JSON text, or NULL */
     char *reason;   /* why it is in this state, or what blocks it; or NULL */
     bool blocked;   /* Committing, and an operator must look */
-    bool heuristic; /* Committed, and an operator gave rows up */
+    bool heuristic; /* Committed, and an operator gave rows up, or nobody knows of some */
     int64_t created_ms;
     int64_t changed_ms; /* when state last changed */
     uint64_t writes;    /* 0 in lists */
     uint64_t rows;      /* likewise */
 };
 
-/* From any node that answers. TXN_NOT_FOUND. */
+/* From any node that answers. TXN_NOT_FOUND. Free with chxa_record_free, which takes NULL too. */
 CHXA_API CHXA_MUST_CHECK int chxa_get(struct chxa_client *client, const char *xid,
                                       struct chxa_txn_record **ret_record,
                                       struct chxa_error *error);
@@ -376,11 +382,15 @@ struct chxa_filter {
     const char *xid_prefix; /* compared here, not by the node */
     bool prepared_only;     /* what xa_recover wants: Prepared and nothing else */
     bool in_doubt_only;     /* Prepared, Committing, Aborting */
-    uint64_t older_than_ms; /* in its state for at least so long */
+    uint64_t older_than_ms; /* in its state for at least so long, by this machine's clock */
 };
 CHXA_API void chxa_filter_init(struct chxa_filter *filter);
 
-/* Every transaction of the cluster that the filter lets through, all pages, oldest first; at most 1 000 000. */
+/*
+ * Every transaction of the cluster that the filter (or NULL) lets through, all pages, oldest first; at most 1 000
+ * 000, else INVALID_REQUEST. Begins and ends in between may or may not be in it. None: *ret_records may be NULL,
+ * *ret_n is 0.
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_recover(struct chxa_client *client,
                                           const struct chxa_filter *filter,
                                           struct chxa_txn_record **ret_records, size_t *ret_n,
@@ -388,56 +398,65 @@ CHXA_API CHXA_MUST_CHECK int chxa_recover(struct chxa_client *client,
 CHXA_API void chxa_records_free(struct chxa_txn_record *records, size_t n);
 
 /*
- * Any request of the REST interface, with this library's choice of node, redirects, credentials and retries; for tools.
- * path begins with '/', and may have a query. base_url NULL: any node. body may be NULL; it is JSON. The answer's status is
- * in error->http_status, its body (also of an error answer) in *ret_body, NUL-terminated, to be freed with chxa_free; on failure without an
- * answer *ret_body is NULL. Returns the error's code, or CHXA_OK for 2xx (202 too).
+ * Any request of the REST interface, with this library's choice of node, redirects, credentials and retries; for
+ * tools. method is GET, PUT, POST or DELETE. path begins with '/', may have a query, and is encoded as it goes on the
+ * wire. base_url NULL: any node. body may be NULL; it is JSON. The answer's status is in error->http_status, its body
+ * (also of an error answer) in *ret_body, NUL-terminated, to be freed with chxa_free; on failure without an answer
+ * *ret_body is NULL (it is always set). Returns the error's code, or CHXA_OK for 2xx (202 too).
  */
 CHXA_API CHXA_MUST_CHECK int chxa_request(struct chxa_client *client, const char *base_url,
                                           const char *method, const char *path, const char *body,
                                           char **ret_body, size_t *ret_body_bytes,
                                           struct chxa_error *error);
+/* Frees what this library says is freed by it. NULL is allowed. */
 CHXA_API void chxa_free(void *memory);
 
 /* ---- streaming write -------------------------------------------------------------------------------------------- */
 
 /*
- * Many small batches, few INSERTs: a stream keeps one chunked upload open and appends batches to it. When a limit is reached the
- * upload ends and is one write, all or nothing; the next append begins the next. A timer thread ends a silent upload.
+ * Many small batches, few INSERTs: a stream keeps one chunked upload open and appends batches to it. When a limit is
+ * reached the upload ends and is one write, all or nothing; the next append begins the next. A timer thread ends a
+ * silent upload.
  */
 struct chxa_stream;
 
 /* Zeroed by chxa_stream_options_init, except for size and the defaults given here. 0 switches a limit off. */
 struct chxa_stream_options {
     size_t size; /* set by the _init function; leave it */
-    const char *
-        query; /* head of an INSERT; the format must allow batches to be put one behind the other (TSV, CSV,
-                              JSONEachRow, RowBinary, Native; not JSON, Parquet, nor a *WithNames) */
+    /* head of an INSERT; the format must allow batches to be put one behind the other (TSV, CSV, JSONEachRow,
+     * RowBinary, Native; not JSON, Parquet, nor a *WithNames) */
+    const char *query;
     uint64_t bytes_max; /* 256 MiB: ends the write after the batch that reaches it */
     uint64_t rows_max;  /* 0 */
-    unsigned
-        idle_ms; /* 1000; must be below the 30 s after which ClickHouse 26 gives a silent body up */
+    /* 1000; must be below the 30 s after which ClickHouse 26 gives a silent body up */
+    unsigned idle_ms;
     unsigned age_ms; /* 0; since the write's first batch */
-    uint64_t
-        replay_bytes; /* 16 MiB: a write that is not longer is kept in memory and repeated if it fails in a retryable
-                              way; a longer one is not, and its failure ends the stream (FAILED_BEFORE) */
+    /* 16 MiB: a write that is not longer is kept in memory and repeated if it fails in a retryable way; a longer
+     * one is not, and its failure ends the stream (FAILED_BEFORE) */
+    uint64_t replay_bytes;
     bool views_skip;
 };
 
 CHXA_API void chxa_stream_options_init(struct chxa_stream_options *options);
 
-/* Nothing is sent before the first append. One stream per handle at a time sends; a handle may have several, of several tables. */
+/*
+ * Nothing is sent before the first append, which also starts the stream's own thread: it sends, and is the timer. A
+ * handle may have several streams, of one table or several; each that sends needs a connection of its own
+ * (connections_max).
+ * Errors: INVALID_REQUEST, INVALID_QUERY (a format whose batches cannot be joined), MISUSE (the handle was ended).
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_stream_open(struct chxa_txn *txn,
                                               const struct chxa_stream_options *options,
                                               struct chxa_stream **ret_stream,
                                               struct chxa_error *error);
 
 /*
- * Takes a batch: whole rows, `rows` of them (for rows_max and the caller's own count; 0 is allowed). Blocks while the node is
- * slower than the caller. The data are sent or copied before it returns. A batch that was taken is acknowledged only by the flush, close or append
- * that returns after its write ended; an error of a write that the timer ended comes with the next call, and is never lost.
- * After an error that is not retryable, or that the stream could not repeat, the stream has failed: FAILED_BEFORE from then on. The rows of the
- * failed write are not staged; roll the transaction back and replay.
+ * Takes a batch: whole rows, `rows` of them (for rows_max and the caller's own count; 0 is allowed). Blocks while the
+ * node is slower than the caller. The data are sent or copied before it returns. A batch that was taken is
+ * acknowledged only by the flush, close or append that returns after its write ended; an error of a write that the
+ * timer ended comes with the next call, and is never lost. After an error that is not retryable, or that the stream
+ * could not repeat, the stream has failed: FAILED_BEFORE from then on. The rows of the failed write are not staged;
+ * roll the transaction back and replay.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_stream_append(struct chxa_stream *stream, const void *batch,
                                                 size_t batch_bytes, uint64_t rows,
@@ -461,17 +480,18 @@ CHXA_API void chxa_stream_totals(const struct chxa_stream *stream,
 CHXA_API CHXA_MUST_CHECK int chxa_stream_close(struct chxa_stream *stream,
                                                struct chxa_error *error);
 
-/* Breaks the write under way off, which then leaves nothing, and frees. NULL is allowed. */
+/* Breaks the write under way off, which then leaves nothing, and frees, within some two seconds. NULL is allowed. */
 CHXA_API void chxa_stream_abort(struct chxa_stream *stream);
 
 /* ---- sink ------------------------------------------------------------------------------------------------------- */
 
 /*
- * A checkpointing operator's five stages: open (restore), write, snapshot, notify, close. At every moment one transaction is open for
- * writing, and any number are prepared and wait for their checkpoint to complete.
+ * A checkpointing operator's five stages: open (restore), write, snapshot, notify, close. At every moment one
+ * transaction is open for writing, and any number are prepared and wait for their checkpoint to complete.
  *
- * Exactly once, if the caller keeps to this: rows are replayed from the source position of the checkpoint that is restored; the
- * state bytes are stored with that checkpoint, and given back to open; notify is called for completed checkpoints only.
+ * Exactly once, if the caller keeps to this: rows are replayed from the source position of the checkpoint that is
+ * restored; the state bytes are stored with that checkpoint, and given back to open; notify is called for completed
+ * checkpoints only.
  */
 struct chxa_sink;
 
@@ -481,21 +501,22 @@ struct chxa_sink_options {
     const char *name; /* this writer: job and subtask, "orders.3". 1-200 characters of an id */
     uint64_t epoch;   /* of this start; 0: one more than the cluster has seen */
     struct chxa_stream_options stream; /* the statement, and when a write is cut */
-    uint64_t
-        timeout_ms; /* of the open transaction; 0: the node's. Longer than a checkpoint ever takes */
-    unsigned
-        pending_max; /* 1000; prepared transactions, above which snapshot is refused with BUSY */
+    /* of the open transaction; 0: the node's. Longer than a checkpoint ever takes */
+    uint64_t timeout_ms;
+    /* 1000; prepared transactions, above which snapshot is refused with BUSY */
+    unsigned pending_max;
     uint64_t commit_deadline_ms; /* 120000; of one notify, or of the commits in open */
 };
 
 CHXA_API void chxa_sink_options_init(struct chxa_sink_options *options);
 
 /*
- * Starts a writer. state is what the last successful snapshot returned (restored by the caller from its checkpoint), or NULL and 0 for a first
- * start. Fences the writer's older self; commits what the state lists as prepared, in order; rolls back whatever else this sink has
- * open, at any node; begins the next transaction.
- * Errors: STATE_REFUSED; FENCED (somebody started with a newer epoch); ROLLED_BACK (a listed transaction was aborted: its rows are lost to this state);
- * BLOCKED, PENDING, LOST, UNREACHABLE: not all is committed yet; call again with the same state. Nothing is half-opened.
+ * Starts a writer. state is what the last successful snapshot returned (restored by the caller from its checkpoint),
+ * or NULL and 0 for a first start. Fences the writer's older self; commits what the state lists as prepared, in
+ * order; rolls back whatever else this sink has open, at any node; begins the next transaction.
+ * Errors: STATE_REFUSED; FENCED (somebody started with a newer epoch); ROLLED_BACK (a listed transaction was aborted:
+ * its rows are lost to this state); BLOCKED, PENDING, LOST, UNREACHABLE: not all is committed yet; call again with
+ * the same state. Nothing is half-opened.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_open(struct chxa_client *client,
                                             const struct chxa_sink_options *options,
@@ -508,17 +529,21 @@ CHXA_API CHXA_MUST_CHECK int chxa_sink_write(struct chxa_sink *sink, const void 
                                              struct chxa_error *error);
 
 /*
- * The checkpoint's barrier: ends the write, prepares the transaction with `meta` (as chxa_prepare; or NULL), begins the next one, and returns the state to store with the checkpoint: versioned, the same on every machine, some 60 bytes and an id per pending transaction. checkpoint must grow. Without any row since the last snapshot nothing is
+ * The checkpoint's barrier: ends the write, prepares the transaction with `meta` (as chxa_prepare; or NULL), begins
+ * the next one, and returns the state to store with the checkpoint: versioned, the same on every machine, some 60
+ * bytes and an id per pending transaction. checkpoint must grow. Without any row since the last snapshot nothing is
  * prepared, and the state is still returned. Free *ret_state with chxa_free.
- * After a failure the sink is where it was (a repeated snapshot of the same checkpoint is right), or has failed (FAILED_BEFORE): restart.
+ * After a failure the sink is where it was (a repeated snapshot of the same checkpoint is right), or has failed
+ * (FAILED_BEFORE): restart.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_snapshot(struct chxa_sink *sink, uint64_t checkpoint,
                                                 const char *meta, void **ret_state,
                                                 size_t *ret_state_bytes, struct chxa_error *error);
 
 /*
- * The checkpoint is complete: commits its transaction and every earlier one that still waits (subsumed checkpoints), in order. Unknown or
- * already committed checkpoints are CHXA_OK. Errors as chxa_commit; what could not be committed stays pending and is tried again by the next notify.
+ * The checkpoint is complete: commits its transaction and every earlier one that still waits (subsumed checkpoints),
+ * in order. Unknown or already committed checkpoints are CHXA_OK. Errors as chxa_commit; what could not be committed
+ * stays pending and is tried again by the next notify.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_notify_complete(struct chxa_sink *sink, uint64_t checkpoint,
                                                        struct chxa_error *error);
@@ -532,8 +557,8 @@ CHXA_API size_t chxa_sink_pending(const struct chxa_sink *sink);
 CHXA_API uint64_t chxa_sink_epoch(const struct chxa_sink *sink);
 
 /*
- * Rolls back the open transaction, which never reached a snapshot; leaves prepared ones to the next open. Frees the sink, whatever is
- * returned. An error only says that the open transaction is left to its time-out. NULL is CHXA_OK.
+ * Rolls back the open transaction, which never reached a snapshot; leaves prepared ones to the next open. Frees the
+ * sink, whatever is returned. An error only says that the open transaction is left to its time-out. NULL is CHXA_OK.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_close(struct chxa_sink *sink, struct chxa_error *error);
 
@@ -548,8 +573,9 @@ CHXA_API CHXA_MUST_CHECK int chxa_sink_last_committed(struct chxa_client *client
                                                       struct chxa_error *error);
 
 /*
- * Fences older epochs of `name`, commits the n listed transactions and rolls back what else older epochs have open, at every node
- * that owns some (POST /v1/sinks/{sink}/recover, repeated until complete). What chxa_sink_open does first.
+ * Fences older epochs of `name`, commits the n listed transactions and rolls back what else older epochs have open,
+ * at every node that owns some (POST /v1/sinks/{sink}/recover, repeated until complete). What chxa_sink_open does
+ * first.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_recover(struct chxa_client *client, const char *name,
                                                uint64_t epoch, const char *const *xids, size_t n,

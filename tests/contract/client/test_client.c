@@ -64,7 +64,7 @@ static json_t *whole(uint64_t value)
 
 /* ---- the calls ---- */
 
-/* open urls mode deadline_ms redirects_max connections_max request_timeout_ms */
+/* open urls mode deadline_ms redirects_max connections_max request_timeout_ms ca_file user password cert_file key_file */
 static int do_open(void)
 {
     struct chxa_client_options options;
@@ -85,6 +85,11 @@ static int do_open(void)
     options.redirects_max = word(4) ? (unsigned)number(4) : options.redirects_max;
     options.connections_max = word(5) ? (unsigned)number(5) : options.connections_max;
     options.request_timeout_ms = word(6) ? (unsigned)number(6) : options.request_timeout_ms;
+    options.ca_file = word(7);
+    options.user = word(8);
+    options.password = word(9);
+    options.cert_file = word(10);
+    options.key_file = word(11);
     return chxa_client_open(&options, &client, &error);
 }
 
