@@ -154,6 +154,12 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
+/* Rows, of whatever number; a few words of JSON are none. */
+static bool uploads(const struct cx_request *request)
+{
+    return request->body->there && !request->body->json;
+}
+
 /*
  * An upload is never cut while it moves, or a large load could not end. From its last byte on the node has as long as a
  * call may take; a body in memory is cut by the deadline as well, once nothing moves.
@@ -163,7 +169,7 @@ static bool is_late(const struct transfer *transfer, uint64_t now)
     const struct cx_request *request = transfer->request;
     const struct chxa_client_options *options = &request->client->options;
     uint64_t still = now - transfer->moved, may = options->stall_timeout_ms;
-    if (!request->body->there)
+    if (!uploads(request))
         return false;
     if (request->body->read && transfer->answer->body_ended && options->deadline_ms > may)
         may = options->deadline_ms;
@@ -253,10 +259,10 @@ static void set_times(CURL *curl, const struct cx_request *request, uint64_t now
     uint64_t connect_ms = options->connect_timeout_ms < left ? options->connect_timeout_ms : left;
     uint64_t all_ms = options->request_timeout_ms < left ? options->request_timeout_ms : left;
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms);
-    if (request->body->there)
-        curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, 262144L);
-    if (!request->body->there)
+    if (!uploads(request))
         curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)all_ms);
+    else
+        curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, 262144L);
 }
 
 static CURLcode set_trust(CURL *curl, const struct chxa_client_options *options)

@@ -32,6 +32,7 @@ enum fake_does {
     FAKE_CLOSES, /* after the whole request, without a word */
     FAKE_RESETS, /* after the head: the body is not read */
     FAKE_HALF,   /* half of the answer, then closes */
+    FAKE_LEAVES, /* after the whole request, for good */
     FAKE_RAW,    /* body as it stands, then closes */
     FAKE_EARLY,  /* answers after the head, reads no body, stays for a moment */
 };
@@ -58,6 +59,7 @@ struct fake {
     const struct fake_step *steps;
     size_t n_steps;
     atomic_bool stop;
+    atomic_size_t body_bytes; /* of all bodies, as they come */
     pthread_mutex_t lock;
     size_t n;
     struct fake_seen seen[FAKE_SEEN_MAX];
@@ -101,6 +103,7 @@ static void fake_keep(struct fake_body *body, const char *data, size_t len)
 /* A byte from what came behind the head, or from the socket. */
 struct fake_input {
     int fd;
+    atomic_size_t *body_bytes;
     char buffer[65536];
     size_t at, len;
 };
@@ -124,6 +127,7 @@ static bool fake_body_bytes(struct fake_input *input, size_t n, struct fake_body
         input->at--;
         size_t some = input->len - input->at < n ? input->len - input->at : n;
         fake_keep(body, input->buffer + input->at, some);
+        atomic_fetch_add(input->body_bytes, some);
         input->at += some;
         n -= some;
     }
@@ -202,6 +206,7 @@ static void fake_serve(struct fake *fake, int fd)
     char head[FAKE_HEAD_MAX];
     size_t len = 0;
     input->fd = fd;
+    input->body_bytes = &fake->body_bytes;
     for (int byte; len + 1 < sizeof head && (byte = fake_byte(input)) >= 0;) {
         head[len++] = (char)byte;
         head[len] = '\0';
@@ -230,10 +235,15 @@ static void fake_serve(struct fake *fake, int fd)
     struct linger hard = {1, 0};
     if (step->does == FAKE_RESETS)
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
-    else if (step->does != FAKE_CLOSES && (whole || step->does == FAKE_EARLY))
+    else if (step->does != FAKE_CLOSES && step->does != FAKE_LEAVES &&
+             (whole || step->does == FAKE_EARLY))
         fake_answer(fd, step);
-    if (step->does ==
-        FAKE_EARLY) { /* takes what still comes, so that the answer is not lost in a reset */
+    if (step->does == FAKE_LEAVES) {
+        shutdown(fake->listener, SHUT_RDWR);
+        atomic_store(&fake->stop, true);
+    }
+    if (step->does == FAKE_EARLY) {
+        /* Takes what still comes, so that the answer is not lost in a reset. */
         shutdown(fd, SHUT_WR);
         while (input->len = 0, fake_receive(fd, input->buffer, sizeof input->buffer, &input->len))
             continue;

@@ -130,6 +130,28 @@ START_TEST(lost_until_the_deadline)
 }
 END_TEST
 
+/* What may have happened is not made undone by a later refusal. */
+START_TEST(lost_and_then_busy)
+{
+    static const struct fake_step steps[] = {
+        {0, NULL, NULL, FAKE_CLOSES, 0},
+        {503, FAILS("BUSY", "true", "known"), NULL, FAKE_ANSWERS, 0}};
+    struct fake *fake = fake_start(steps);
+    struct chxa_client *client = open_one(fake, 1000);
+    ck_assert_int_eq(chxa_prepare(client, "x", NULL, NULL, 0, &error), CHXA_ERR_BUSY);
+    ck_assert_int_eq(error.outcome, CHXA_OUTCOME_UNKNOWN);
+    /* The same, with nobody there afterwards. */
+    fake->n = 0;
+    static const struct fake_step away[] = {{0, NULL, NULL, FAKE_LEAVES, 0}};
+    fake->steps = away;
+    fake->n_steps = 1;
+    ck_assert_int_eq(chxa_prepare(client, "x", NULL, NULL, 0, &error), CHXA_ERR_LOST);
+    ck_assert_int_eq(error.outcome, CHXA_OUTCOME_UNKNOWN);
+    ck_assert_uint_gt(error.attempts, 1);
+    done(fake, client);
+}
+END_TEST
+
 START_TEST(slow_is_cut_by_the_deadline)
 {
     static const struct fake_step steps[] = {{200, TXN("Committed"), NULL, FAKE_ANSWERS, 3000}};
@@ -579,6 +601,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, retry_after_beyond_the_deadline_ends_it);
     tcase_add_test(tcase, lost_answers_are_asked_for_again);
     tcase_add_test(tcase, lost_until_the_deadline);
+    tcase_add_test(tcase, lost_and_then_busy);
     tcase_add_test(tcase, slow_is_cut_by_the_deadline);
     tcase_add_test(tcase, begin_stays_where_it_may_have_happened);
     tcase_add_test(tcase, nobody_there);

@@ -150,12 +150,16 @@ END_TEST
 /* What was held back for company goes out while the stream is not silent: no body is silent for long. */
 START_TEST(a_trickle_is_sent)
 {
-    static const struct fake_step steps[] = {BEGUN, {0, NULL, NULL, FAKE_EARLY, 0}};
+    static const struct fake_step steps[] = {BEGUN, WRITTEN};
     struct chxa_stream_options options = defaults();
     options.idle_ms = 20000;
     BEGIN(steps, &options);
+    size_t before = atomic_load(&fake->body_bytes);
     ck_assert_int_eq(append("1\n"), 0);
-    ck_assert(comes_within(2, 2500));
+    for (int i = 0; i < 250 && atomic_load(&fake->body_bytes) == before; i++)
+        usleep(10000);
+    ck_assert_uint_eq(atomic_load(&fake->body_bytes), before + 2);
+    ck_assert_uint_eq(fake_count(fake), 1); /* and the write is still open */
     chxa_stream_abort(stream);
     finish();
 }

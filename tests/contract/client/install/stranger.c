@@ -25,5 +25,6 @@ int main(int argc, char **argv)
         return 1;
     int code = chxa_rollback(client, "nothing", NULL, NULL, 0, &error);
     chxa_client_close(client);
-    return code == CHXA_ERR_UNREACHABLE && strcmp(chxa_error_name(code), "UNREACHABLE") == 0 ? 0 : 2;
+    return code == CHXA_ERR_UNREACHABLE && strcmp(chxa_error_name(code), "UNREACHABLE") == 0 ? 0
+                                                                                             : 2;
 }
