@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """libchxa against real servers, through the program of tests/contract/client, which makes one call per command."""
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -309,6 +310,33 @@ def test_stream_over_a_restart(opened, node, engine, table, xid):
     call("prepare", xid).ok()
     call("commit", xid).ok()
     assert engine.value(f"SELECT count(), uniqExact(key) FROM {table}").split("\t") == ["60000", "60000"]
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+@pytest.mark.parametrize("engine_name", ["18.16"])
+def test_under_valgrind(node, engine, table, xid):
+    """No error and no leak with a real server either."""
+    if not shutil.which("valgrind"):
+        pytest.skip("no valgrind")
+    call = Driver("valgrind", "-q", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect", "--error-exitcode=9")
+    call("open", node.url, FIRST, 60000).ok()
+    call("start", xid).ok()
+    call("write", insert(table), 0, 1000).ok()
+    call("write", f"INSERT INTO {table} FORMAT JSONEachRow", 0, 10).fails("CLICKHOUSE_REJECTED")
+    call("stream_open", insert(table), None, 2000).ok()
+    call("append", 1000, 6000, 100).ok()
+    call("stream_close").ok()
+    call("stream_open", insert(table)).ok()
+    call("append", 6000, 7000, 100).ok()
+    call("stream_abort").ok()
+    call("end").ok()
+    call("prepare", xid, None, '{"offset": 6000}').ok()
+    call("recover", xid).ok()
+    call("get", xid).ok()
+    call("commit", xid).ok()
+    call("get", "nothing").fails("TXN_NOT_FOUND")
+    assert call.close() == 0
+    assert engine.count(table) == 6000
 
 
 class TlsProxy:
