@@ -238,12 +238,19 @@ out:
 
 /* ---- between attempts ---- */
 
+/* How many nodes a round has. */
+static unsigned candidates(const struct round *round)
+{
+    return (round->preferred[0] != '\0') + (round->call->only_here ? 0 : round->n_nodes);
+}
+
 static void judge_next(struct round *round)
 {
     struct cx_call *call = round->call;
     struct chxa_error *error = round->error;
     int code = error->code;
-    round->may_go_on = error->retryable || (code == CHXA_ERR_UNREACHABLE && !round->untrusted);
+    bool hopeless = round->untrusted && round->next >= candidates(round);
+    round->may_go_on = error->retryable || (code == CHXA_ERR_UNREACHABLE && !hopeless);
     round->other_node |=
         code == CHXA_ERR_NOT_READY || code == CHXA_ERR_STORE_UNAVAILABLE || code == CHXA_ERR_BUSY;
     if (code == CHXA_ERR_INVALID_REQUEST && call->waits && !round->no_wait_ms) {
@@ -308,8 +315,7 @@ static bool choose(struct round *round)
     struct cx_call *call = round->call;
     if (round->stay && round->at[0])
         return true;
-    unsigned n = (round->preferred[0] != '\0') + (call->only_here ? 0 : round->n_nodes);
-    bool again = round->next >= n;
+    bool again = round->next >= candidates(round);
     if (again)
         round->next = 0;
     if (round->next == 0)

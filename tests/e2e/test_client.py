@@ -397,6 +397,12 @@ def test_tls(driver, node, engine, table, xid, tmp_path):
     refused = call("start", xid).fails("UNREACHABLE")
     assert "certificate" in refused["message"] and not refused["retryable"] and refused["attempts"] == 1
     call("close")
+    call("open", f"{tls.url},{node.url}", FIRST, 5000).ok()
+    assert call("start", xid).ok()["url"] == node.url  # the next node, at once
+    call("free")
+    call("rollback", xid).ok()
+    call("forget", xid).ok()
+    call("close")
     call("open", tls.url, FIRST, 5000, None, None, None, tls.certificate, "anna", "secret").ok()
     assert call("start", xid).ok()["url"] == tls.url  # the node names its plain address
     call("write", insert(table), 0, 100000).ok()
