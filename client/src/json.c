@@ -18,15 +18,40 @@ static const char *skip_blanks(const char *at)
     return at + strspn(at, " \t\r\n");
 }
 
+/* The number behind a backslash and u, or 0: NUL is refused as well. */
+static unsigned unicode(const char *at)
+{
+    char digits[5] = "";
+    for (size_t i = 0; i < 4 && at[i]; i++)
+        digits[i] = at[i];
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (unsigned)strtoul(digits, NULL, 16) : 0;
+}
+
+/* From a backslash to the last character of what it stands for. */
+static const char *skip_escape(const char *at)
+{
+    if (*++at == '\0' || strchr("\"\\/bfnrtu", *at) == NULL)
+        return NULL;
+    if (*at != 'u')
+        return at;
+    unsigned first = unicode(at + 1) >> 10;
+    if (unicode(at + 1) == 0 || first == 0xdc00 >> 10)
+        return NULL;
+    if (first != 0xd800 >> 10)
+        return at + 4;
+    bool pair = at[5] == '\\' && at[6] == 'u' && unicode(at + 7) >> 10 == 0xdc00 >> 10;
+    return pair ? at + 10 : NULL;
+}
+
 static const char *skip_string(const char *at)
 {
-    for (at++; *at != '"'; at++) {
+    for (at++; at && *at != '"'; at = at ? at + 1 : NULL) {
         if ((unsigned char)*at < 0x20)
             return NULL;
-        if (*at == '\\' && (*++at == '\0' || strchr("\"\\/bfnrtu", *at) == NULL))
-            return NULL;
+        if (*at == '\\')
+            at = skip_escape(at);
     }
-    return at + 1;
+    return at ? at + 1 : NULL;
 }
 
 static const char *skip_digits(const char *at)
@@ -37,7 +62,8 @@ static const char *skip_digits(const char *at)
 
 static const char *skip_number(const char *at)
 {
-    at = skip_digits(at + (*at == '-'));
+    at += *at == '-';
+    at = *at == '0' ? at + 1 : skip_digits(at);
     if (at && *at == '.')
         at = skip_digits(at + 1);
     if (at && (*at == 'e' || *at == 'E'))
