@@ -109,8 +109,18 @@ struct transfer {
     struct cx_answer *answer;
     uint64_t moved; /* when a byte last went either way */
     curl_off_t bytes;
+    bool head_ended; /* the blank line behind the answer's headers was there */
     bool too_long, cancelled, late;
 };
+
+/* Curl takes a head that breaks off for a whole one; an answer without its end is none to us. */
+static size_t on_header(char *line, size_t size, size_t n, void *arg)
+{
+    struct transfer *transfer = arg;
+    (void)size; /* always 1 */
+    transfer->head_ended = n > 0 && (line[0] == '\r' || line[0] == '\n');
+    return n;
+}
 
 static size_t on_answer(char *data, size_t size, size_t n, void *arg)
 {
@@ -313,6 +323,8 @@ static CURLcode set_options(CURL *curl, struct transfer *transfer, const char *u
     curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, words);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, transfer);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_answer);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, transfer);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
@@ -336,7 +348,7 @@ static enum cx_end judge(CURL *curl, CURLcode rc, const struct transfer *transfe
         return CX_CANCELLED;
     switch (rc) {
     case CURLE_OK:
-        return CX_ANSWERED;
+        return transfer->head_ended ? CX_ANSWERED : CX_LOST;
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_BAD_CONTENT_ENCODING:
     case CURLE_UNSUPPORTED_PROTOCOL:

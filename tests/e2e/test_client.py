@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -337,6 +338,87 @@ def test_under_valgrind(node, engine, table, xid):
     call("get", "nothing").fails("TXN_NOT_FOUND")
     assert call.close() == 0
     assert engine.count(table) == 6000
+
+
+class CuttingProxy:
+    """In front of a node: resets one connection when so many bytes have gone one way in all, and none after that."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.node, self.way, self.left, self.cuts = None, "up", -1, 0
+        self.lock = threading.Lock()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def cut_after(self, way, size):
+        with self.lock:
+            self.way, self.left, self.cuts = way, size, 0
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            host, port = self.node.address.split(":")
+            there = socket.create_connection((host, int(port)))
+            for way, source, to in (("up", client, there), ("down", there, client)):
+                threading.Thread(target=self.copy, args=(way, source, to), daemon=True).start()
+
+    def allowed(self, way, data):
+        with self.lock:
+            if way != self.way or self.left < 0:
+                return data
+            part, self.left = data[: self.left], self.left - len(data)
+            self.cuts += self.left < 0
+            return part
+
+    def copy(self, way, source, to):
+        try:
+            while data := source.recv(65536):
+                part = self.allowed(way, data)
+                to.sendall(part)
+                if len(part) < len(data):
+                    for one in (source, to):
+                        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        one.shutdown(socket.SHUT_RDWR)
+                    break
+        except OSError:
+            pass
+        # The other direction's thread sees the end by itself.
+        for one in (source, to):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+
+
+@pytest.mark.parametrize("way, step", [("up", 333), ("down", 222)])
+def test_cut_anywhere(driver, engine_name, engine, table, start_node, xid, way, step):
+    """The connection breaks once, after 0, 1 step, 2 steps … bytes: every life ends well, and every row is there once."""
+    proxy, call = CuttingProxy(), driver
+    proxy.node = start_node(engine, "sqlite", advertise=proxy.url)
+    call("open", proxy.url, FIRST, 20000).ok()
+    lives = 0
+    while True:
+        first = lives * 1000
+        proxy.cut_after(way, lives * step)
+        call("start", f"{xid}-{lives}").ok()
+        call("write", insert(table), first, first + 100).ok()
+        call("write_from", insert(table), first + 100, first + 200, True).ok()
+        call("stream_open", insert(table), None, 50).ok()
+        call("append", first + 200, first + 300, 10).ok()
+        call("stream_close").ok()
+        call("free")
+        call("prepare", f"{xid}-{lives}").ok()
+        call("commit", f"{xid}-{lives}").ok()
+        lives += 1
+        if proxy.cuts == 0:
+            break
+    assert lives > 10
+    assert engine.value(f"SELECT count(), uniqExact(key) FROM {table}").split("\t") == [str(lives * 300)] * 2
+    proxy.listener.close()
 
 
 class TlsProxy:

@@ -130,6 +130,27 @@ START_TEST(lost_until_the_deadline)
 }
 END_TEST
 
+/* Wherever the answer breaks off, it is lost, and never taken for another. */
+START_TEST(cut_anywhere)
+{
+    static const char whole[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                                "Content-Length: 52\r\nRetry-After: 0\r\n\r\n" TXN("Prepared");
+    for (size_t cut = 0; cut < sizeof whole - 1; cut += cut < 16 ? 1 : 3) {
+        char part[sizeof whole];
+        memcpy(part, whole, cut);
+        part[cut] = '\0';
+        const struct fake_step steps[] = {{0, part, NULL, FAKE_RAW, 0},
+                                          {200, TXN("Committed"), NULL, FAKE_ANSWERS, 0}};
+        struct fake *fake = fake_start(steps);
+        struct chxa_client *client = open_one(fake, 5000);
+        ck_assert_msg(chxa_commit(client, "x", NULL, true, 0, &error) == 0, "cut at %zu: %s: %s",
+                      cut, chxa_error_name(error.code), error.message);
+        ck_assert_int_eq(error.state, CHXA_STATE_COMMITTED);
+        done(fake, client);
+    }
+}
+END_TEST
+
 /* What may have happened is not made undone by a later refusal. */
 START_TEST(lost_and_then_busy)
 {
@@ -601,6 +622,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, retry_after_beyond_the_deadline_ends_it);
     tcase_add_test(tcase, lost_answers_are_asked_for_again);
     tcase_add_test(tcase, lost_until_the_deadline);
+    tcase_add_test(tcase, cut_anywhere);
     tcase_add_test(tcase, lost_and_then_busy);
     tcase_add_test(tcase, slow_is_cut_by_the_deadline);
     tcase_add_test(tcase, begin_stays_where_it_may_have_happened);
