@@ -135,6 +135,42 @@ START_TEST(start_and_write_without_memory)
 }
 END_TEST
 
+/* ---- libcurl's own allocations, too ---- */
+
+static void *curl_allocates(size_t bytes)
+{
+    return allow() ? malloc(bytes) : NULL;
+}
+
+static void *curl_reallocates(void *memory, size_t bytes)
+{
+    return allow() ? realloc(memory, bytes) : NULL;
+}
+
+static void *curl_clears(size_t n, size_t bytes)
+{
+    return allow() ? calloc(n, bytes) : NULL;
+}
+
+static char *curl_copies(const char *text)
+{
+    return allow() ? strdup(text) : NULL;
+}
+
+/* Curl may call it a connection that failed; that is repeated, and goes well. */
+START_TEST(requests_with_a_starved_curl)
+{
+    static const struct fake_step steps[] = {
+        {200, "{\"state\":\"Initialized\",\"seq\":1}", NULL, FAKE_ANSWERS, 0}};
+    ck_assert_int_eq(curl_global_init_mem(CURL_GLOBAL_DEFAULT, curl_allocates, free,
+                                          curl_reallocates, curl_copies, curl_clears),
+                     CURLE_OK);
+    connect_to(steps, 1);
+    fail_in_turn(call_start);
+    disconnect();
+}
+END_TEST
+
 static int call_join(void)
 {
     struct chxa_txn *txn = NULL;
@@ -301,6 +337,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, open_without_memory);
     tcase_add_test(tcase, start_and_write_without_memory);
+    tcase_add_test(tcase, requests_with_a_starved_curl);
     tcase_add_test(tcase, get_and_join_without_memory);
     tcase_add_test(tcase, decisions_without_memory);
     tcase_add_test(tcase, lists_without_memory);
