@@ -101,8 +101,10 @@ START_TEST(no_connection_left)
     stream_options.query = "INSERT INTO t FORMAT TSV";
     stream_options.idle_ms = 20000;
     ck_assert_int_eq(chxa_stream_open(txn, &stream_options, &stream, &error), 0);
+    size_t before = atomic_load(&fake->body_bytes);
     ck_assert_int_eq(chxa_stream_append(stream, "1\n", 2, 1, &error), 0);
-    usleep(100000); /* the stream has the one connection now */
+    for (int i = 0; i < 1000 && atomic_load(&fake->body_bytes) == before; i++)
+        usleep(10000); /* until the stream has the one connection */
     ck_assert_int_eq(chxa_prepare(client, "x", NULL, NULL, 0, &error), CHXA_ERR_UNREACHABLE);
     ck_assert(strstr(error.message, "connections_max") != NULL);
     ck_assert_int_eq(chxa_stream_close(stream, &error), 0);
