@@ -340,8 +340,12 @@ static void run(struct round *round)
         if (!first && cx_now_ms() >= call->deadline)
             return;
         round->stay = round->other_node = false;
+        uint64_t begun = cx_now_ms();
         attempt(round);
         judge_next(round);
+        /* It waited for us: asking again soon costs nobody anything. */
+        if (round->error->code == CHXA_ERR_PENDING && cx_now_ms() - begun >= 1000)
+            round->pauses = 0;
         if (round->error->code == 0 || !round->may_go_on)
             return;
         if (!body_again(round))
