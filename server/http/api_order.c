@@ -28,7 +28,8 @@ static bool is_one_of(const char *const *names, const char *name)
     return false;
 }
 
-static void read_fields(const char *const *actions, struct api_order *order, struct error *error)
+static void read_fields(const char *const *actions, bool takes_meta, struct api_order *order,
+                        struct error *error)
 {
     const char *key;
     json_t *value;
@@ -41,6 +42,8 @@ static void read_fields(const char *const *actions, struct api_order *order, str
             order->action = json_string_value(value);
             if (!is_one_of(actions, order->action))
                 error_set(error, CHXA_E_INVALID_REQUEST, "no such action");
+        } else if (takes_meta && strcmp(key, "meta") == 0) {
+            order->meta = value;
         } else {
             error_set(error, CHXA_E_INVALID_REQUEST, "unknown field \"%.100s\"", key);
         }
@@ -51,8 +54,8 @@ static void read_fields(const char *const *actions, struct api_order *order, str
                   API_REASON_BYTES_MAX);
 }
 
-bool api_order_read(struct api_call *call, int code, const char *text, size_t len,
-                    const char *const *actions, struct api_order *ret_order)
+static bool order_read(struct api_call *call, int code, const char *text, size_t len,
+                       const char *const *actions, bool takes_meta, struct api_order *ret_order)
 {
     if (code) {
         api_answer_error(call, code, "%s", chxa_error_text(code));
@@ -65,7 +68,7 @@ bool api_order_read(struct api_call *call, int code, const char *text, size_t le
     if (!json_is_object(order.body))
         error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
     else
-        read_fields(actions, &order, &error);
+        read_fields(actions, takes_meta, &order, &error);
     if (error.code == 0) {
         *ret_order = order;
         return true;
@@ -74,6 +77,18 @@ bool api_order_read(struct api_call *call, int code, const char *text, size_t le
     api_order_clear(&order);
     error_clear(&error);
     return false;
+}
+
+bool api_order_read(struct api_call *call, int code, const char *text, size_t len,
+                    const char *const *actions, struct api_order *ret_order)
+{
+    return order_read(call, code, text, len, actions, false, ret_order);
+}
+
+bool api_order_read_meta(struct api_call *call, int code, const char *text, size_t len,
+                         struct api_order *ret_order)
+{
+    return order_read(call, code, text, len, NULL, true, ret_order);
 }
 
 void api_order_clear(struct api_order *order)

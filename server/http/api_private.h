@@ -55,12 +55,16 @@ struct api_order {
     json_t *body;       /* the strings below may point into it */
     const char *reason; /* 1-1024 bytes, or NULL */
     const char *action; /* one of the actions, or NULL */
+    json_t *meta;       /* the body's, or NULL */
 };
 /* code, text, len: as http_request_collect gave them; no body at all is fine. actions: those that
  * "action" may name, NULL-terminated; NULL: there is no such field. False: answered (call freed).
  * True: api_order_clear it after the strings' last use. */
 bool api_order_read(struct api_call *call, int code, const char *text, size_t len,
                     const char *const *actions, struct api_order *ret_order);
+/* Without an action, but with a meta: for what may publish one. */
+bool api_order_read_meta(struct api_call *call, int code, const char *text, size_t len,
+                         struct api_order *ret_order);
 void api_order_clear(struct api_order *order);
 
 /* False (answered) when a parameter has a name that is not in the NULL-terminated list: a typing

@@ -106,14 +106,17 @@ void api_begin(struct api_call *call)
 
 /* ---- prepare, commit, rollback ---- */
 
-static void finish(struct api_call *call, enum txn_event event, const char *reason)
+static void finish(struct api_call *call, enum txn_event event, const char *reason,
+                   const char *meta)
 {
     static const char *const known[] = {"wait_ms", "sink", "reason", NULL};
+    static const char *const of_prepare[] = {"wait_ms", "sink", NULL};
     uint64_t wait_ms = call->api->wait_ms_default;
-    if (!api_params_known(call, known) || !api_param_sink(call) ||
+    if (!api_params_known(call, event == TXN_PREPARE ? of_prepare : known) ||
+        !api_param_sink(call) ||
         !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
         return;
-    coord_finish(call->api->coord, call->xid, event, reason, wait_ms, answered, call);
+    coord_finish_meta(call->api->coord, call->xid, event, reason, meta, wait_ms, answered, call);
 }
 
 static void prepare_body_read(struct http_request *request, void *arg, int code, const char *text,
@@ -125,11 +128,6 @@ static void prepare_body_read(struct http_request *request, void *arg, int code,
         api_answer_error(call, code, "%s", chxa_error_text(code));
         return;
     }
-    static const char *const known[] = {"wait_ms", "sink", NULL};
-    uint64_t wait_ms = call->api->wait_ms_default;
-    if (!api_params_known(call, known) || !api_param_sink(call) ||
-        !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
-        return;
     json_error_t where = {0};
     json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
     const json_t *value = json_object_get(body, "meta");
@@ -144,7 +142,7 @@ static void prepare_body_read(struct http_request *request, void *arg, int code,
     if (error.code)
         api_answer_error(call, error.code, "%s", error_message(&error));
     else
-        coord_prepare(call->api->coord, call->xid, meta, wait_ms, answered, call);
+        finish(call, TXN_PREPARE, NULL, meta);
     free(meta);
     error_clear(&error);
     json_decref(body);
@@ -156,33 +154,43 @@ void api_prepare(struct api_call *call)
                          call);
 }
 
-static void finish_with_body(struct api_call *call, enum txn_event event, int code,
-                             const char *text, size_t len)
-{
-    struct api_order order;
-    if (!api_order_read(call, code, text, len, NULL, &order))
-        return;
-    finish(call, event, order.reason);
-    api_order_clear(&order);
-}
-
 static void commit_body_read(struct http_request *request, void *arg, int code, const char *text,
                              size_t len)
 {
+    struct api_call *call = arg;
+    struct api_order order;
+    struct error error = {0};
+    char *meta = NULL;
     (void)request;
-    finish_with_body(arg, TXN_COMMIT, code, text, len);
+    if (!api_order_read_meta(call, code, text, len, &order))
+        return;
+    if (order.meta)
+        read_meta(call->api, order.meta, &meta, &error);
+    if (error.code)
+        api_answer_error(call, error.code, "%s", error_message(&error));
+    else
+        finish(call, TXN_COMMIT, order.reason, meta);
+    free(meta);
+    error_clear(&error);
+    api_order_clear(&order);
 }
 
 void api_commit(struct api_call *call)
 {
-    http_request_collect(call->request, API_ORDER_BODY_MAX, commit_body_read, call);
+    http_request_collect(call->request, call->api->meta_bytes_max + API_ORDER_BODY_MAX,
+                         commit_body_read, call);
 }
 
 static void rollback_body_read(struct http_request *request, void *arg, int code, const char *text,
                                size_t len)
 {
+    struct api_call *call = arg;
+    struct api_order order;
     (void)request;
-    finish_with_body(arg, TXN_ROLLBACK, code, text, len);
+    if (!api_order_read(call, code, text, len, NULL, &order))
+        return;
+    finish(call, TXN_ROLLBACK, order.reason, NULL);
+    api_order_clear(&order);
 }
 
 void api_rollback(struct api_call *call)

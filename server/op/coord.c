@@ -373,8 +373,6 @@ void txn_store_amended(struct op *op, enum chxa_state state, const char *reason,
     record->blocked = blocked;
     mem_replace(&record->owner_url, coord->config.url);
     mem_replace(&record->reason, reason);
-    if (state == CHXA_PREPARED && txn->new_meta)
-        mem_replace(&record->meta, txn->new_meta);
     bool decides =
         txn->record.state != state && (state == CHXA_COMMITTING || state == CHXA_ABORTING);
     if (decides && txn->given_reason)
@@ -386,6 +384,8 @@ void txn_store_amended(struct op *op, enum chxa_state state, const char *reason,
     /* What was prepared is its client's promise, and is kept whoever the writer is now. */
     bool promise = txn->record.state == CHXA_INITIALIZED &&
                    (state == CHXA_PREPARED || state == CHXA_COMMITTING);
+    if (promise && txn->new_meta)
+        mem_replace(&record->meta, txn->new_meta);
     struct store_fence fence;
     store_settle_cas(coord->store, record, promise ? txn_fence(txn, &fence) : NULL,
                      clock_monotonic_ms() + coord->config.store_timeout_ms, state_stored, change);

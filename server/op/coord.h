@@ -94,10 +94,6 @@ struct coord_begin {
 };
 void coord_begin(struct coord *coord, const char *xid, const struct coord_begin *params,
                  coord_cb *done, void *arg);
-/* A prepare with JSON text that takes the place of the record's meta in the change to Prepared; NULL: keeps what it has.
- * A replay changes nothing. */
-void coord_prepare(struct coord *coord, const char *xid, const char *meta, uint64_t wait_ms,
-                   coord_cb *done, void *arg);
 /* event: TXN_PREPARE, TXN_COMMIT or TXN_ROLLBACK. reason: kept in the record when this request is
  * what decides a commit or a rollback; or NULL. NOT_OWNER: reply->record names the owner. */
 void coord_finish(struct coord *coord, const char *xid, enum txn_event event, const char *reason,
@@ -114,6 +110,11 @@ void coord_resolve(struct coord *coord, const char *xid, enum coord_resolve acti
 /* Ends a transaction of another node that is gone: OWNER_ALIVE when it is not, or is this one. */
 void coord_abandon(struct coord *coord, const char *xid, const char *reason, coord_cb *done,
                    void *arg);
+/* Likewise, of a prepare or a commit; meta: JSON text that takes the place of the record's in the change to Prepared, or in
+ * the decision of a commit in one phase; or NULL. A replay, and the commit of what was prepared, keep what was recorded. */
+void coord_finish_meta(struct coord *coord, const char *xid, enum txn_event event,
+                       const char *reason, const char *meta, uint64_t wait_ms, coord_cb *done,
+                       void *arg);
 /* From any node. */
 void coord_get(struct coord *coord, const char *xid, coord_cb *done, void *arg);
 /* Removes a finished record; WRONG_STATE for others. */

@@ -302,6 +302,8 @@ static void start_operation(struct waiter *waiter)
     struct txn *txn = waiter->txn;
     waiter->started = true;
     mem_replace(&txn->given_reason, waiter->given_reason);
+    if (waiter->event != TXN_BEGIN)
+        mem_replace(&txn->new_meta, waiter->meta);
     switch (waiter->event) {
     case TXN_BEGIN:
         if (txn->coord->n_txns > txn->coord->config.transactions_max) {
@@ -315,7 +317,6 @@ static void start_operation(struct waiter *waiter)
         }
         break;
     case TXN_PREPARE:
-        mem_replace(&txn->new_meta, waiter->meta);
         prepare_start(txn, false);
         break;
     case TXN_COMMIT:
@@ -622,22 +623,21 @@ void coord_begin(struct coord *coord, const char *xid, const struct coord_begin 
         txn->loaded = true;
 }
 
-void coord_finish(struct coord *coord, const char *xid, enum txn_event event, const char *reason,
-                  uint64_t wait_ms, coord_cb *done, void *arg)
+void coord_finish_meta(struct coord *coord, const char *xid, enum txn_event event,
+                       const char *reason, const char *meta, uint64_t wait_ms, coord_cb *done,
+                       void *arg)
 {
     struct waiter *waiter = waiter_add(coord, xid, event, done, arg);
     waiter->given_reason = mem_strdup(reason);
+    waiter->meta = mem_strdup(meta);
     waiter->txn->touched_ms = clock_monotonic_ms();
     uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
 }
 
-void coord_prepare(struct coord *coord, const char *xid, const char *meta, uint64_t wait_ms,
-                   coord_cb *done, void *arg)
+void coord_finish(struct coord *coord, const char *xid, enum txn_event event, const char *reason,
+                  uint64_t wait_ms, coord_cb *done, void *arg)
 {
-    struct waiter *waiter = waiter_add(coord, xid, TXN_PREPARE, done, arg);
-    waiter->meta = mem_strdup(meta);
-    waiter->txn->touched_ms = clock_monotonic_ms();
-    uv_timer_start(&waiter->timer, waiter_timed_out, wait_ms, 0);
+    coord_finish_meta(coord, xid, event, reason, NULL, wait_ms, done, arg);
 }
 
 void coord_resolve(struct coord *coord, const char *xid, enum coord_resolve action,

@@ -36,7 +36,7 @@ struct waiter {
     coord_cb *done;
     void *arg;
     uv_timer_t timer;
-    char *meta; /* begin, prepare; or NULL */
+    char *meta; /* begin, prepare, commit; or NULL */
     /* begin */
     int64_t timeout_ms;
     uint64_t sink_epoch;
@@ -65,12 +65,11 @@ struct txn {
     struct error load_error;
     struct op *op; /* the exclusive operation, or NULL */
     size_t writes_in_flight;
-    char *
-        new_meta; /* from the request that the running prepare began with: recorded with its promise; or NULL */
     char *note;          /* what the running operation waits for; shown as the reason, not stored */
     char *given_reason;  /* of the request that the running operation began with: recorded with its
                             decision */
     uint64_t read_epoch; /* the store's when the record was read last */
+    char *new_meta; /* likewise; recorded when it leaves Initialized for Prepared or Committing */
     uint64_t last_seq;   /* of a write */
     uint64_t touched_ms; /* monotonic: last request or end of a write */
     uint64_t expires_ms; /* monotonic: end of the total time-out, once the record is known; see

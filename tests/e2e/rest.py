@@ -138,8 +138,9 @@ class Client:
         body = json.dumps(fields).encode() if fields else None
         return self.request("POST", self.path(xid, "prepare", wait_ms=wait_ms), body)
 
-    def commit(self, xid, wait_ms=None):
-        return self.request("POST", self.path(xid, "commit", wait_ms=wait_ms))
+    def commit(self, xid, wait_ms=None, **fields):
+        body = json.dumps(fields).encode() if fields else None
+        return self.request("POST", self.path(xid, "commit", wait_ms=wait_ms), body)
 
     def rollback(self, xid, wait_ms=None):
         return self.request("POST", self.path(xid, "rollback", wait_ms=wait_ms))

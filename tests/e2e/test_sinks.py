@@ -163,6 +163,20 @@ def test_meta_at_prepare(table, node, client, sink):
     assert client.sink(sink).ok()["checkpoint"]["meta"] is None
 
 
+def test_meta_at_a_commit_in_one_phase(table, client, sink):
+    written(client, table, sink, "a", 1, meta=1)
+    client.commit("a", meta="x" * 17_000).fails("INVALID_REQUEST")
+    client.commit("a", meta=2, other=3).fails("INVALID_REQUEST")
+    assert client.commit("a", meta={"offset": 2}, reason="done").ok()["meta"] == {"offset": 2}
+    assert client.commit("a", meta=3).ok()["replay"] is True
+    assert client.sink(sink).ok()["checkpoint"]["meta"] == {"offset": 2}
+    # What was prepared keeps what it promised; a rollback has no use for one.
+    written(client, table, sink, "b", 1, prepare=True, meta=4)
+    client.request("POST", client.path("b", "rollback"), b'{"meta": 5}').fails("INVALID_REQUEST")
+    assert client.commit("b", meta=5).ok()["meta"] == 4
+    assert client.sink(sink).ok()["checkpoint"]["meta"] == 4
+
+
 def test_meta_of_a_prepare_that_fails(table, client, sink):
     written(client, table, sink, "old", 1, meta="begin")
     begin(client, sink, "new", 2).ok(201)

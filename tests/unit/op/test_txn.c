@@ -248,14 +248,14 @@ START_TEST(meta_at_prepare)
     run_until_held(1);
     answer(STORE_OP_CREATE, 0);
     turn();
-    coord_prepare(coord, "x", "2", 60000, answered, &failed);
+    coord_finish_meta(coord, "x", TXN_PREPARE, NULL, "2", 60000, answered, &failed);
     run_until_held(1);
     ck_stores_meta("2");
     answer(STORE_OP_CAS, CHXA_E_FENCED);
     turn();
     ck_answered(&failed, CHXA_E_FENCED);
-    coord_prepare(coord, "x", NULL, 60000, answered, &prepared);
-    coord_prepare(coord, "x", "3", 60000, answered, &again);
+    coord_finish(coord, "x", TXN_PREPARE, NULL, 60000, answered, &prepared);
+    coord_finish_meta(coord, "x", TXN_PREPARE, NULL, "3", 60000, answered, &again);
     run_until_held(1);
     ck_stores_meta("1");
     answer(STORE_OP_CAS, 0);
