@@ -201,6 +201,11 @@ struct chxa_txn {
     unsigned streams; /* open */
 };
 
+/* chxa_start at that node and no other; origin NULL: chosen by write_mode. error must be there, and emptied. */
+int cx_start(struct chxa_client *client, const char *origin, const char *xid,
+             const struct chxa_start_options *options, struct chxa_txn **ret_txn,
+             struct chxa_error *error);
+
 struct cx_write {
     struct chxa_client *client;
     const char *xid, *query, *write_id;

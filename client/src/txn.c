@@ -106,12 +106,10 @@ static int open_txn(struct chxa_txn *txn, struct cx_call *call, enum chxa_txn_st
     return cx_done(error);
 }
 
-int chxa_start(struct chxa_client *client, const char *xid,
-               const struct chxa_start_options *options, struct chxa_txn **ret_txn,
-               struct chxa_error *error)
+int cx_start(struct chxa_client *client, const char *origin, const char *xid,
+             const struct chxa_start_options *options, struct chxa_txn **ret_txn,
+             struct chxa_error *error)
 {
-    struct chxa_error local;
-    error = cx_error_start(error, &local);
     int code = check_start(xid, options, error);
     if (code)
         return code;
@@ -127,6 +125,8 @@ int chxa_start(struct chxa_client *client, const char *xid,
         .client = client,
         .method = "PUT",
         .target = target.data,
+        .origin = origin,
+        .only_here = origin != NULL,
         .body = {.data = body.data, .len = body.len, .json = true, .there = true},
         .deadline = cx_client_deadline(client, 0),
         .begins = true};
@@ -138,6 +138,14 @@ int chxa_start(struct chxa_client *client, const char *xid,
     cx_buf_clear(&target);
     cx_buf_clear(&body);
     return code;
+}
+
+int chxa_start(struct chxa_client *client, const char *xid,
+               const struct chxa_start_options *options, struct chxa_txn **ret_txn,
+               struct chxa_error *error)
+{
+    struct chxa_error local;
+    return cx_start(client, NULL, xid, options, ret_txn, cx_error_start(error, &local));
 }
 
 int chxa_join(struct chxa_client *client, const char *xid, struct chxa_txn **ret_txn,

@@ -512,11 +512,14 @@ CHXA_API void chxa_sink_options_init(struct chxa_sink_options *options);
 
 /*
  * Starts a writer. state is what the last successful snapshot returned (restored by the caller from its checkpoint),
- * or NULL and 0 for a first start. Fences the writer's older self; commits what the state lists as prepared, in
- * order; rolls back whatever else this sink has open, at any node; begins the next transaction.
- * Errors: STATE_REFUSED; FENCED (somebody started with a newer epoch); ROLLED_BACK (a listed transaction was aborted:
- * its rows are lost to this state); BLOCKED, PENDING, LOST, UNREACHABLE: not all is committed yet; call again with
- * the same state. Nothing is half-opened.
+ * or NULL and 0 for a first start. Fences the writer's older self; commits what the state lists as prepared; rolls
+ * back whatever else this sink has open, at any node; begins the next transaction, at a node chosen by write_mode
+ * where all transactions of this start will be.
+ * Errors: STATE_REFUSED (also when the state is older than what the sink committed last: rows would come twice);
+ * FENCED (somebody started with a newer epoch, or at the same time); ROLLED_BACK (a listed transaction was aborted),
+ * TXN_NOT_FOUND (nobody knows it, and it was not committed): its rows are lost to this state; BLOCKED, PENDING, LOST,
+ * UNREACHABLE: not all is committed yet; call again with the same state. INVALID_REQUEST: an option, or an epoch that
+ * is not above the state's. Nothing is half-opened.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_open(struct chxa_client *client,
                                             const struct chxa_sink_options *options,
