@@ -224,6 +224,7 @@ void api_list(struct api_call *call)
         .sink = http_request_param(request, "sink"),
         .after = http_request_param(request, "page"),
         .unfinished = unfinished != 0,
+        .skip_unreadable = true, /* fsck tells of them */
         .limit = limit,
         .created_before_ms = older_than_ms ? clock_wall_ms() - (int64_t)older_than_ms : 0,
     };

@@ -68,11 +68,6 @@ static void page_listed(void *arg, const struct store_list_result *result)
 {
     struct fsck *fsck = arg;
     struct op *op = &fsck->op;
-    if (result->code == CHXA_E_INVALID_RECORD) {
-        fsck_unreadable(fsck, NULL); /* and with it those behind it */
-        op_next(op);
-        return;
-    }
     if (result->code) {
         fail_with(op, result->code);
         return;
@@ -99,6 +94,7 @@ static void fsck_list(struct op *op)
     struct store_filter filter = {
         .owner = op->coord->config.node,
         .unfinished = true,
+        .xids_only = true,
         .after = fsck->after,
         .limit = PAGE,
     };

@@ -68,6 +68,9 @@ static char *area_path(const struct held_folder *folder)
 
 void fsck_unreadable(struct fsck *fsck, const char *xid)
 {
+    for (size_t i = 0; i < fsck->n_findings; i++) /* the list's and its folder's are one */
+        if (fsck->findings[i].shown.xid && strcmp(fsck->findings[i].shown.xid, xid) == 0)
+            return;
     struct coord_finding *finding = fsck_add(
         fsck, "unreadable_record",
         "a stored record of this node cannot be understood: it was changed by hand, damaged, or "
@@ -75,8 +78,7 @@ void fsck_unreadable(struct fsck *fsck, const char *xid)
     if (finding == NULL)
         return;
     finding->xid = mem_strdup(xid);
-    finding->message = mem_printf("a record that cannot be read%s%s", xid ? ": " : "",
-                                  xid ? xid : " ends the list of unfinished transactions");
+    finding->message = mem_printf("the record of %s cannot be read", xid);
     finding->mend = mem_strdup("restore the store's entry, or run the version that wrote it");
 }
 

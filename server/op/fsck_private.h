@@ -83,7 +83,7 @@ void fsck_judge_folder(struct fsck *fsck, const struct held_folder *folder,
                        const struct store_result *result);
 /* A folder whose name does not tell the id. */
 void fsck_unknown_folder(struct fsck *fsck, const struct held_folder *folder);
-/* A record of this node that cannot be decoded; xid NULL: which one is not known. */
+/* A record of this node that cannot be decoded. */
 void fsck_unreadable(struct fsck *fsck, const char *xid);
 void fsck_scratch(struct fsck *fsck);
 

@@ -470,6 +470,9 @@ static void folder_judged(void *arg, const struct store_result *result)
         folder->remove = folder->set_aside = true;
     else if (result->code == 0)
         folder->remove = chxa_state_kind(result->record->state) == CHXA_KIND_FINAL;
+    else if (result->code == CHXA_E_INVALID_RECORD)
+        log_error("held folder of a record that cannot be understood left alone", "folder=\"%s\"",
+                  folder->name);
     else {
         store_away(op, result->code);
         return;

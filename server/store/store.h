@@ -195,6 +195,7 @@ struct store_filter {
     int64_t created_before_ms; /* 0: any */
     bool blocked;              /* only those that an operator must look at */
     bool unfinished;           /* only those in the index of unfinished ones (fast) */
+    bool skip_unreadable;      /* else a record that cannot be decoded is INVALID_RECORD */
     bool xids_only;            /* the caller needs no more; with `unfinished` and an owner alone */
     const char *after;         /* page token of the previous answer, NULL: first page */
     size_t limit;              /* 1-1000 */

@@ -378,6 +378,12 @@ static sqlite3_stmt *list_stmt(struct sqlite_store *store, const struct store_op
     return stmt;
 }
 
+/* Past a record that cannot be decoded. */
+static bool list_goes_on(const struct store_op *op, int code)
+{
+    return code == CHXA_E_INVALID_RECORD && (op->filter.xids_only || op->filter.skip_unreadable);
+}
+
 /* The page's token is the last xid looked at. */
 static int apply_list(struct sqlite_store *store, struct store_op *op)
 {
@@ -396,11 +402,17 @@ static int apply_list(struct sqlite_store *store, struct store_op *op)
         const char *text = (const char *)sqlite3_column_text(stmt, 2);
         struct chxa_record record = {0};
         code = chxa_record_decode(text ? text : "", (size_t)sqlite3_column_bytes(stmt, 2), &record);
-        if (code)
+        if (code && !list_goes_on(op, code))
             break;
+        mem_replace(&last, (const char *)sqlite3_column_text(stmt, 0));
+        if (code) {
+            record.xid = op->filter.xids_only ? mem_strdup(last) : NULL;
+            code = 0;
+        }
         record.version = sqlite3_column_int64(stmt, 1);
-        mem_replace(&last, record.xid);
-        if (store_filter_matches(&op->filter, &record))
+        if (record.owner == NULL && record.xid)
+            store_op_add_record(op, &record); /* only its id is wanted */
+        else if (record.xid && store_filter_matches(&op->filter, &record))
             store_op_add_record(op, &record);
         chxa_record_clear(&record);
     }

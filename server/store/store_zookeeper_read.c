@@ -400,6 +400,9 @@ static void list_record_got(struct zk_call *call)
         list->there[call->index] = true;
         list->records[call->index] = call->record;
         call->record = (struct chxa_record){0};
+    } else if (call->rc == ZOK && call->decoded == CHXA_E_INVALID_RECORD &&
+               run->op->filter.skip_unreadable) {
+        list->there[call->index] = false;
     } else if (call->rc != ZNONODE && list->failed == 0) { /* gone since it was listed is fine */
         list->failed = call->rc == ZOK ? call->decoded : CHXA_E_STORE_UNAVAILABLE;
     }

@@ -21,10 +21,10 @@ DEFINITION = "ENGINE = MergeTree PARTITION BY toYYYYMM(d) ORDER BY a"
 class Half:
     """A transaction whose commit was killed when its parts stood in detached/, not yet attached."""
 
-    def __init__(self, engine, store, folder):
+    def __init__(self, engine, store, folder, definition=DEFINITION):
         self.engine = engine
         self.name = f"half{next(_numbers)}"
-        self.table = engine.make(self.name, COLUMNS, DEFINITION)
+        self.table = engine.make(self.name, COLUMNS, definition)
         self.xid = f"half:{self.name}"
         self.life = Life(folder / "chxad", store, engine, fault="commit.move:after")
         self.life.client.begin(self.xid).ok(201)

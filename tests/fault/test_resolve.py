@@ -100,15 +100,22 @@ def other(lab, engine_name, folder):
     other.clean_held()
 
 
-@pytest.mark.parametrize("engine_name,store_name", [("18.16", "zookeeper"), ("26.7", "zookeeper")])
+REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/resolve%d', '{replica}') PARTITION BY toYYYYMM(d) ORDER BY a"
+
+
+@pytest.mark.parametrize(
+    "engine_name,store_name,replicated",
+    [("18.16", "zookeeper", False), ("18.16", "zookeeper", True), ("26.7", "zookeeper", False)],
+)
 @pytest.mark.parametrize(
     "fault", [None, "commit.look:after", "commit.retreat:before", "commit.retreat:sent", "commit.retreat:after",
               "commit.clear:before", "commit.clear:sent", "commit.clear:after"],
 )
-def test_owner_returns_with_parts_in_detached(engine, store_name, other, lab, home, fault):
+def test_owner_returns_with_parts_in_detached(engine, store_name, replicated, other, lab, home, fault):
     """It died in a commit when its parts stood in detached/; an operator gave it up; it comes back, and dies again."""
+    definition = REPLICATED % next(_numbers) if replicated else DEFINITION
     store = store_uri(store_name, lab, home)
-    half = Half(engine, store, home)
+    half = Half(engine, store, home, definition)
     n2 = servers.Chxad(home / "n2", "n2", store, other.server, {"session_timeout_ms": 1000})
     n2.start()
     try:
