@@ -60,6 +60,7 @@ void chxa_record_clear(struct chxa_record *record)
     free(record->writes);
     free(record->given_reason);
     free(record->abandoned_by);
+    free(record->converted_to);
     free(record->discarded);
     *record = (struct chxa_record){0};
 }
@@ -139,7 +140,7 @@ int chxa_record_copy(const struct chxa_record *from, struct chxa_record *ret)
 {
     struct chxa_record to = *from;
     to.xid = to.owner = to.owner_url = to.op_id = to.sink = to.meta = to.reason = NULL;
-    to.given_reason = to.abandoned_by = NULL;
+    to.given_reason = to.abandoned_by = to.converted_to = NULL;
     to.writes = NULL;
     to.n_writes = 0;
     to.discarded = NULL;
@@ -147,7 +148,8 @@ int chxa_record_copy(const struct chxa_record *from, struct chxa_record *ret)
         !copy_text(from->owner_url, &to.owner_url) || !copy_text(from->op_id, &to.op_id) ||
         !copy_text(from->sink, &to.sink) || !copy_text(from->meta, &to.meta) ||
         !copy_text(from->reason, &to.reason) || !copy_text(from->given_reason, &to.given_reason) ||
-        !copy_text(from->abandoned_by, &to.abandoned_by) || !discarded_copy(from, &to)) {
+        !copy_text(from->abandoned_by, &to.abandoned_by) ||
+        !copy_text(from->converted_to, &to.converted_to) || !discarded_copy(from, &to)) {
         chxa_record_clear(&to);
         *ret = to;
         return CHXA_E_NO_MEMORY;

@@ -111,6 +111,7 @@ struct chxa_record {
     char *given_reason; /* what was said with the request that decided its end, or NULL; kept to the
                            end. Any bytes, like reason */
     char *abandoned_by; /* the node through which it was ended for its lost owner, or NULL */
+    char *converted_to; /* the transaction that its discarded parts were converted to, or NULL */
     bool discarding;    /* Committing: an operator said that what cannot be attached is given up */
     enum chxa_heuristic heuristic;
     struct chxa_range *discarded; /* its parts with these numbers were given up; ascending */

@@ -102,6 +102,7 @@ static int put_record(struct json_build *build, const struct chxa_record *record
     json_build_bool(build, "blocked", record->blocked);
     json_build_text(build, "heuristic", chxa_heuristic_name(record->heuristic), true);
     json_build_text(build, "abandoned_by", record->abandoned_by, true);
+    json_build_text(build, "converted_to", record->converted_to, true);
     json_build_bool(build, "discarding", record->discarding);
     free(reason);
     free(given_reason);

@@ -160,6 +160,7 @@ int chxa_record_check(const struct chxa_record *record)
                 is_number(record->sink_epoch) &&
                 (record->meta == NULL || is_text(record->meta, CHXA_META_BYTES_MAX));
     good = good && (record->abandoned_by == NULL || chxa_xid_valid(record->abandoned_by)) &&
+           (record->converted_to == NULL || chxa_xid_valid(record->converted_to)) &&
            record->heuristic >= CHXA_HEURISTIC_NONE && record->heuristic < CHXA_HEURISTIC_COUNT &&
            is_discarded(record->discarded, record->n_discarded);
     if (!good)

@@ -39,6 +39,7 @@ static void put_operator(struct json_build *build, const struct chxa_record *rec
 {
     json_build_text(build, "given_reason", given_reason, false);
     json_build_text(build, "abandoned_by", record->abandoned_by, false);
+    json_build_text(build, "converted_to", record->converted_to, false);
     json_build_text(build, "heuristic", chxa_heuristic_name(record->heuristic), false);
     if (record->discarding)
         json_build_bool(build, "discarding", true);
@@ -317,6 +318,7 @@ static void read_operator(struct reader *reader, struct chxa_record *record)
     char *heuristic = NULL;
     read_text(reader, "given_reason", false, &record->given_reason);
     read_text(reader, "abandoned_by", false, &record->abandoned_by);
+    read_text(reader, "converted_to", false, &record->converted_to);
     read_text(reader, "heuristic", false, &heuristic);
     if (heuristic)
         record->heuristic = chxa_heuristic_from_name(heuristic);

@@ -143,6 +143,11 @@ int detached_rename(const char *table_path, const char *from, const struct chxa_
 int held_move_back(const char *root, const char *xid, const struct chxa_part *part,
                    const char *table_path, const char *from, struct error *error);
 
+/* Hard-links the held part into <table_path>/detached/<name>, of another table than its target; it
+ * stays held. What is there under that name is replaced. */
+int held_link_out(const char *root, const char *xid, const struct chxa_part *part,
+                  const char *table_path, struct error *error);
+
 /*
  * For a target that may destroy what it is given (a replica does, when ZooKeeper fails it within an
  * ATTACH): hands over a clone of hard links, <number>.out, and keeps the held directory until it is

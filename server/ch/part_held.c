@@ -420,6 +420,47 @@ int held_move_out(const char *root, const char *xid, const struct chxa_part *par
     return result;
 }
 
+static int link_out(int held, int detached, const struct chxa_part *part)
+{
+    struct stat status;
+    uint64_t bytes = 0;
+    int from = dirs_open_at(held, held_part_name(part->number).text);
+    if (from < 0)
+        return from;
+    int number = fstat(from, &status) != 0 ? -errno : dirs_remove_tree(detached, part->name);
+    if (number == 0 && status.st_ino != part->inode)
+        number = -ESTALE;
+    if (number == 0 && mkdirat(detached, part->name, status.st_mode & 07777) != 0)
+        number = -errno;
+    int to = number == 0 ? dirs_open_at(detached, part->name) : -1;
+    if (number == 0 && to < 0)
+        number = to;
+    if (number != 0) {
+        dirs_close(&from);
+        return number;
+    }
+    number = dirs_link_part(from, to, &bytes);
+    dirs_close(&to);
+    return number;
+}
+
+int held_link_out(const char *root, const char *xid, const struct chxa_part *part,
+                  const char *table_path, struct error *error)
+{
+    int held = -1, detached = -1;
+    int result = component_check(part->name, error);
+    if (result == 0)
+        result = held_open(root, xid, &held, error);
+    if (result == 0)
+        result = detached_open(table_path, &detached, error);
+    int number = result == 0 ? link_out(held, detached, part) : 0;
+    if (number != 0)
+        result = dirs_failed(error, number, "link a held part into", table_path, part->name);
+    dirs_close(&detached);
+    dirs_close(&held);
+    return result;
+}
+
 int detached_rename(const char *table_path, const char *from, const struct chxa_part *part,
                     struct error *error)
 {

@@ -595,3 +595,8 @@ bool scratch_pool_made(const struct scratch_pool *pool, const char *name)
     free(prefix);
     return ours;
 }
+
+char *scratch_pool_name(struct scratch_pool *pool)
+{
+    return mem_printf("s_%" PRIx64 "_%" PRIu64, pool->name_token, ++pool->name_number);
+}

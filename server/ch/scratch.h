@@ -72,6 +72,9 @@ void scratch_release(struct scratch_pool *pool, struct scratch *scratch);
  * dropped when query_id is gone (NULL: nothing of ours runs in it). */
 void scratch_retire(struct scratch_pool *pool, struct scratch *scratch, const char *query_id);
 
+/* A name that no table has had, for a table of the caller's own beside the scratch tables: dropped
+ * at start like them. malloc'd. */
+char *scratch_pool_name(struct scratch_pool *pool);
 /* True when this pool made a table of that name, whatever became of it. */
 bool scratch_pool_made(const struct scratch_pool *pool, const char *name);
 

@@ -10,7 +10,9 @@
  */
 #include "ch/table_schema.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
+#include "ch/sql.h"
 #include "ch/table.h"
 #include "ch/table_engine.h"
 
@@ -228,4 +230,104 @@ bool table_schema_compatible(const char *staged, const char *now, char **ret_why
         return true;
     *ret_why = why;
     return false;
+}
+
+/* ---- a table of an old structure ---- */
+
+static bool has_column(const json_t *columns, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(columns); i++) {
+        const json_t *column = json_array_get(columns, i);
+        if (json_is_true(json_array_get(column, 2)) && strcmp(cell_of(column, 0), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A stored column of `from` that `in` does not have, or NULL. */
+static const char *missing_column(const json_t *from, const json_t *in)
+{
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        const json_t *column = json_array_get(from, i);
+        if (json_is_true(json_array_get(column, 2)) && !has_column(in, cell_of(column, 0)))
+            return cell_of(column, 0);
+    }
+    return NULL;
+}
+
+static void put_key(struct buf *sql, const char *clause, const char *key)
+{
+    if (*key)
+        buf_printf(sql, " %s (%s)", clause, key);
+}
+
+static void put_engine(struct buf *sql, const json_t *before, const struct ch_table *now)
+{
+    const char *arguments = text_of(before, "arguments"), *sorting = text_of(before, "sorting_key");
+    buf_printf(sql, " ENGINE = %s", text_of(before, "engine"));
+    if (*arguments)
+        buf_printf(sql, "(%s)", arguments);
+    if (!now->old_syntax) { /* there the keys are arguments */
+        put_key(sql, "PARTITION BY", text_of(before, "partition_key"));
+        if (strcmp(text_of(before, "primary_key"), sorting) != 0)
+            put_key(sql, "PRIMARY KEY", text_of(before, "primary_key"));
+        put_key(sql, "ORDER BY", *sorting ? sorting : "tuple()");
+        put_key(sql, "SAMPLE BY", text_of(before, "sampling_key"));
+    }
+    /* Those cannot change what parts are, but a part cannot be read without some of them. */
+    const char *settings = strstr(now->engine_full, " SETTINGS ");
+    if (settings)
+        buf_puts(sql, settings);
+}
+
+static void put_columns(struct buf *sql, struct buf *carried, const json_t *before,
+                        const json_t *after)
+{
+    bool first = true;
+    for (size_t i = 0; i < json_array_size(before); i++) {
+        const json_t *column = json_array_get(before, i);
+        const char *name = cell_of(column, 0);
+        if (!json_is_true(json_array_get(column, 2)))
+            continue;
+        buf_puts(sql, first ? "" : ", ");
+        sql_identifier(sql, name);
+        buf_printf(sql, " %s", cell_of(column, 1));
+        first = false;
+        if (!has_column(after, name))
+            continue;
+        buf_puts(carried, carried->len ? ", " : "");
+        sql_identifier(carried, name);
+    }
+}
+
+bool table_schema_old_table(const char *staged, const struct ch_table *now, const char *database,
+                            const char *name, struct buf *ret_sql, char **ret_columns,
+                            char **ret_why)
+{
+    json_t *before = json_loads(staged, 0, NULL), *after = json_loads(now->schema, 0, NULL);
+    const json_t *old = json_object_get(before, "columns"),
+                 *new = json_object_get(after, "columns");
+    const char *gone = missing_column(old, new), *added = missing_column(new, old);
+    if (gone && added) {
+        *ret_why =
+            mem_printf("the column %s is gone and %s is new: whether it was renamed cannot be "
+                       "told",
+                       gone, added);
+    } else {
+        struct buf carried = {0};
+        buf_puts(ret_sql, "CREATE TABLE ");
+        sql_table(ret_sql, database, name);
+        buf_puts(ret_sql, " (");
+        put_columns(ret_sql, &carried, old, new);
+        buf_puts(ret_sql, ")");
+        put_engine(ret_sql, before, now);
+        if (carried.len)
+            *ret_columns = mem_strdup(buf_str(&carried));
+        else
+            *ret_why = mem_strdup("no column of the old structure is left");
+        buf_clear(&carried);
+    }
+    json_decref(before);
+    json_decref(after);
+    return *ret_why == NULL;
 }

@@ -36,4 +36,17 @@ char *table_schema_encode(struct table_schema *schema);
  */
 char *table_schema_add_folder(const char *schema, uint64_t inode);
 
+struct buf;
+struct ch_table;
+
+/*
+ * DDL of an empty table of the structure `staged`, on the disks and with the settings of the table
+ * that it was staged for, as that is now; appended to ret_sql. *ret_columns (malloc'd): the list of
+ * the columns that an INSERT INTO that table SELECT FROM the old one carries over. False: *ret_why
+ * (malloc'd) says what cannot be told.
+ */
+bool table_schema_old_table(const char *staged, const struct ch_table *now, const char *database,
+                            const char *name, struct buf *ret_sql, char **ret_columns,
+                            char **ret_why);
+
 #endif

@@ -19,7 +19,7 @@ static void resolved(void *arg, const struct coord_reply *reply)
 static void resolve_body_read(struct http_request *request, void *arg, int code, const char *text,
                               size_t len)
 {
-    static const char *const actions[] = {"retry", "discard", NULL};
+    static const char *const actions[] = {"retry", "discard", "convert", NULL};
     static const char *const known[] = {"wait_ms", "sink", "reason", NULL};
     struct api_call *call = arg;
     struct api_order order;
@@ -29,15 +29,17 @@ static void resolve_body_read(struct http_request *request, void *arg, int code,
         !api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms) ||
         !api_order_read(call, code, text, len, actions, &order))
         return;
-    bool discards = order.action && strcmp(order.action, "discard") == 0;
+    enum coord_resolve action = COORD_RESOLVE_RETRY;
+    if (order.action && strcmp(order.action, "discard") == 0)
+        action = COORD_RESOLVE_DISCARD;
+    if (order.action && strcmp(order.action, "convert") == 0)
+        action = COORD_RESOLVE_CONVERT;
     if (order.action == NULL)
-        api_answer_error(call, CHXA_E_INVALID_REQUEST, "action must be retry or discard");
-    else if (discards && order.reason == NULL)
+        api_answer_error(call, CHXA_E_INVALID_REQUEST, "action must be retry, discard or convert");
+    else if (action == COORD_RESOLVE_DISCARD && order.reason == NULL)
         api_answer_error(call, CHXA_E_INVALID_REQUEST, "to discard needs a reason");
     else
-        coord_resolve(call->api->coord, call->xid,
-                      discards ? COORD_RESOLVE_DISCARD : COORD_RESOLVE_RETRY, order.reason, wait_ms,
-                      resolved, call);
+        coord_resolve(call->api->coord, call->xid, action, order.reason, wait_ms, resolved, call);
     api_order_clear(&order);
 }
 

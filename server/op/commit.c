@@ -66,6 +66,7 @@ static const struct op_step commit_steps[] = {
     {"resolve", commit_resolve}, /* asked for: record that what cannot be attached is given up */
     {"discard", commit_discard}, /* give up what was found to be that; go on with the rest */
     {"sync", commit_sync},       /* fsync the tables' directories */
+    {"follow", commit_follow},   /* converted: commit the transaction that stands for those parts */
     {"record", commit_record},   /* record Committed */
     {"clear", commit_clear}, /* remove the folder with the markers; given up parts: set it aside */
 };
@@ -78,6 +79,7 @@ static const struct op_kind commit_kind = {
     commit_finished, commit_release,
 };
 
+#define CONVERT_POLL_MS 100u
 #define QUIET_POLL_MS   50u
 #define RETRY_MAX_MS    60000u
 #define ALTER_BYTES_MAX 100000u /* of one ALTER's text, well below max_query_size */
@@ -201,7 +203,10 @@ static void commit_target(struct op *op)
     commit->redo = mem_array(commit->n_parts, sizeof *commit->redo);
     commit->given_up = mem_array(commit->n_parts, sizeof *commit->given_up);
     commit->batch = mem_array(commit->n_parts, sizeof *commit->batch);
-    op_next(op);
+    if (commit_take_converted(commit))
+        op_goto(op, "target");
+    else
+        op_next(op);
 }
 
 /* ---- quiet ---- */
@@ -225,6 +230,11 @@ static void quiet_answered(void *arg, const struct ch_answer *answer)
 static void commit_quiet(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
+    if (op->txn->convert) {
+        commit->unsure = true;
+        op_retry(op, NULL, CONVERT_POLL_MS);
+        return;
+    }
     if (!commit_may_act(commit))
         return;
     if (op->txn->discard_asked) {
@@ -422,7 +432,7 @@ bool commit_work_failed(struct op *op)
 static bool all_active(const struct commit *commit)
 {
     for (size_t i = 0; i < commit->n_parts; i++)
-        if (commit->places[i].active == NULL)
+        if (commit->places[i].active == NULL && !commit->given_up[i])
             return false;
     return true;
 }
@@ -681,7 +691,10 @@ static void blocked_told(struct commit *commit)
     txn_answer_error(commit->op.txn, TXN_COMMIT, &blocked);
     error_clear(&blocked);
     commit->unsure = true;
-    commit_wait_and_retry(commit, commit->targets ? "quiet" : "target");
+    if (commit->op.txn->discard_asked) /* while this try was under way */
+        op_retry(&commit->op, commit->targets ? "quiet" : "target", 0);
+    else
+        commit_wait_and_retry(commit, commit->targets ? "quiet" : "target");
 }
 
 static void block_reloaded(struct op *op, int code)

@@ -44,7 +44,8 @@ struct commit {
     size_t n_paths;
     char **sync_paths; /* directories of the tables that got parts */
     size_t n_sync_paths;
-    uint64_t *lost; /* numbers of the parts given up, of all targets */
+    bool unfollowed; /* what they were converted to was rolled back: they are lost after all */
+    uint64_t *lost;  /* numbers of the parts given up, of all targets */
     size_t n_lost;
     char **roots; /* disks that held parts */
     size_t n_roots;
@@ -64,12 +65,15 @@ void commit_clear(struct op *op);
 /* The steps of resolve.c. */
 void commit_resolve(struct op *op);
 void commit_discard(struct op *op);
+void commit_follow(struct op *op);
 
 /* Of resolve.c. False, and the step has ended: the store's lock is not held, or this process may
  * have been replaced since the record was read. Before whatever changes a disk or a table. */
 bool commit_may_act(struct commit *commit);
 /* With the record as it was read again: all from the beginning. */
 void commit_restart(struct commit *commit);
+/* Gives up those of the target's parts that were converted; true: all of them. */
+bool commit_take_converted(struct commit *commit);
 /* What has ended, where not all of it went as decided. */
 txn_amend commit_outcome;
 /* On a worker thread. */

@@ -231,7 +231,8 @@ static bool anything_runs(const struct coord *coord)
 {
     const struct txn *txn;
     TAILQ_FOREACH (txn, &coord->txns, link)
-        if (txn->writes_in_flight || (txn->op && !op_sleeps(txn->op)))
+        if (txn->writes_in_flight || (txn->op && !op_sleeps(txn->op)) ||
+            (txn->convert && !op_sleeps(txn->convert)))
             return true;
     return false;
 }
@@ -326,6 +327,7 @@ static void state_stored(void *arg, const struct store_result *result)
         mem_replace(&now->reason, next->reason);
         mem_replace(&now->meta, next->meta);
         mem_replace(&now->given_reason, next->given_reason);
+        mem_replace(&now->converted_to, next->converted_to);
         now->discarding = next->discarding;
         now->heuristic = next->heuristic;
         free(now->discarded);
@@ -557,7 +559,7 @@ void coord_free(struct coord *coord)
     bool all_ended = coord->recovery == NULL;
     for (txn = TAILQ_FIRST(&coord->txns); txn; txn = next) {
         next = TAILQ_NEXT(txn, link);
-        if (txn->op || txn->writes_in_flight)
+        if (txn->op || txn->convert || txn->writes_in_flight)
             all_ended = false;
         else
             txn_free(txn);

@@ -101,10 +101,11 @@ void coord_finish(struct coord *coord, const char *xid, enum txn_event event, co
 /* What an operator wants of a commit that is decided and blocked. */
 enum coord_resolve {
     COORD_RESOLVE_NONE,
-    COORD_RESOLVE_RETRY,  /* look again now */
-    COORD_RESOLVE_DISCARD /* give up the parts that cannot be attached; the outcome is heuristic */
+    COORD_RESOLVE_RETRY,   /* look again now */
+    COORD_RESOLVE_DISCARD, /* give up the parts that cannot be attached; the outcome is heuristic */
+    COORD_RESOLVE_CONVERT  /* write the rows that an ALTER keeps out anew, as the table is now */
 };
-/* Waits for Committed, like a commit. WRONG_STATE: not Committing, or (discard) not blocked. */
+/* Waits for Committed, like a commit. WRONG_STATE: not Committing, or not blocked, for other than retry. */
 void coord_resolve(struct coord *coord, const char *xid, enum coord_resolve action,
                    const char *reason, uint64_t wait_ms, coord_cb *done, void *arg);
 /* Ends a transaction of another node that is gone: OWNER_ALIVE when it is not, or is this one. */

@@ -23,7 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASLEEP_MS 1000u /* without a turn of the loop; well below any session's time-out */
+#define FOLLOW_WAIT_MS 10000u
+#define ASLEEP_MS      1000u /* without a turn of the loop; well below any session's time-out */
 
 /* ---- whether to go on ---- */
 
@@ -67,7 +68,7 @@ bool commit_may_act(struct commit *commit)
         return false;
     }
     bool asleep = clock_monotonic_ms() > coord->swept_ms + ASLEEP_MS;
-    if (store_epoch(coord->store) == commit->epoch && !asleep)
+    if (store_epoch(coord->store) == commit->epoch && !asleep && !op->txn->stale)
         return true;
     txn_reload(op, may_act_reloaded);
     return false;
@@ -114,6 +115,60 @@ void commit_resolve(struct op *op)
     }
     txn_store_amended(op, CHXA_COMMITTING, record->reason, record->blocked, resolve_amend,
                       resolve_stored);
+}
+
+/* ---- converted ---- */
+
+static void lose(struct commit *commit, size_t i)
+{
+    commit->given_up[i] = true;
+    commit->lost = mem_realloc(commit->lost, (commit->n_lost + 1) * sizeof *commit->lost);
+    commit->lost[commit->n_lost++] = commit->parts[i].number;
+}
+
+bool commit_take_converted(struct commit *commit)
+{
+    const struct chxa_record *record = &commit->op.txn->record;
+    size_t n = 0;
+    for (size_t i = 0; record->converted_to && i < commit->n_parts; i++) {
+        if (!chxa_record_discards(record, commit->parts[i].number))
+            continue;
+        lose(commit, i);
+        n++;
+    }
+    return n == commit->n_parts;
+}
+
+/* The other one was prepared before the record named it: only an operator can have ended it. */
+static void followed(void *arg, const struct coord_reply *reply)
+{
+    struct commit *commit = arg;
+    struct op *op = &commit->op;
+    commit->unfollowed = reply->code == CHXA_E_TXN_NOT_FOUND || reply->code == CHXA_E_WRONG_STATE;
+    if (commit->unfollowed)
+        log_error("hazard: what the parts were converted to was rolled back", "xid=%s other=%s",
+                  commit->xid, op->txn->record.converted_to);
+    if (commit->unfollowed || (reply->code == 0 && !reply->pending)) {
+        txn_note(op->txn, NULL);
+        op_next(op);
+        return;
+    }
+    txn_note(op->txn, "waiting for the converted rows, transaction %s: %s",
+             op->txn->record.converted_to,
+             reply->code ? error_message(reply->error) : "it is being committed");
+    commit_wait_and_retry(commit, NULL);
+}
+
+void commit_follow(struct op *op)
+{
+    const struct chxa_record *record = &op->txn->record;
+    if (record->converted_to == NULL) {
+        op_next(op);
+        return;
+    }
+    coord_finish(op->coord, record->converted_to, TXN_COMMIT, "it stands for converted parts",
+                 FOLLOW_WAIT_MS, followed, op);
+    op_sent(op);
 }
 
 /* ---- discard ---- */
@@ -171,9 +226,7 @@ void commit_discard(struct op *op)
     for (size_t i = 0; i < commit->n_parts; i++) {
         if (!is_hopeless(commit, i, vanished, refused))
             continue;
-        commit->given_up[i] = true;
-        commit->lost = mem_realloc(commit->lost, (commit->n_lost + 1) * sizeof *commit->lost);
-        commit->lost[commit->n_lost++] = commit->parts[i].number;
+        lose(commit, i);
         n++;
     }
     log_warn("parts given up", "xid=%s table=\"%s.%s\" parts=%zu because=\"%s\"", txn_xid(op->txn),
@@ -186,19 +239,31 @@ void commit_discard(struct op *op)
 
 /* ---- the end ---- */
 
+static size_t count_discarded(const struct chxa_record *record)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < record->n_writes; i++)
+        for (size_t j = 0; j < record->writes[i].n_parts; j++)
+            n += chxa_record_discards(record, record->writes[i].parts[j].number);
+    return n;
+}
+
 void commit_outcome(struct op *op, struct chxa_record *record)
 {
     const struct commit *commit = (const struct commit *)op;
+    const struct chxa_record *now = &op->txn->record;
     record->discarding = false;
     if (commit->n_lost == 0)
         return;
-    record->heuristic = commit->n_lost == chxa_record_parts(&op->txn->record)
-                            ? CHXA_HEURISTIC_ROLLED_BACK
-                            : CHXA_HEURISTIC_MIXED;
+    bool converted = record->converted_to && !commit->unfollowed;
+    if (!converted || commit->n_lost > count_discarded(now))
+        record->heuristic = !converted && commit->n_lost == chxa_record_parts(now)
+                                ? CHXA_HEURISTIC_ROLLED_BACK
+                                : CHXA_HEURISTIC_MIXED;
     /* The copy has no writes; the ranges are made with the record's own. */
     struct chxa_record whole = *record;
-    whole.writes = op->txn->record.writes;
-    whole.n_writes = op->txn->record.n_writes;
+    whole.writes = now->writes;
+    whole.n_writes = now->n_writes;
     if (chxa_record_set_discarded(&whole, commit->lost, commit->n_lost) != 0)
         abort();
     record->discarded = whole.discarded;

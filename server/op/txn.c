@@ -98,7 +98,8 @@ bool txn_is_open(const struct txn *txn)
 /* Open transactions of ours stay in memory; all others go when nobody needs them. */
 static void txn_drop_if_idle(struct txn *txn)
 {
-    if (txn->op || txn->loading || txn->writes_in_flight || !TAILQ_EMPTY(&txn->waiters))
+    if (txn->op || txn->convert || txn->loading || txn->writes_in_flight ||
+        !TAILQ_EMPTY(&txn->waiters))
         return;
     if (!txn_is_open(txn) || !txn_is_ours(txn))
         txn_free(txn);
@@ -276,14 +277,28 @@ static void waiter_answer_record(struct waiter *waiter, bool replay, bool pendin
     txn->record.reason = stored;
 }
 
-void txn_answer_error(struct txn *txn, enum txn_event event, const struct error *error)
+static void answer_error_to(struct txn *txn, enum txn_event event, bool converts,
+                            const struct error *error)
 {
     struct waiter *waiter, *next;
     for (waiter = TAILQ_FIRST(&txn->waiters); waiter; waiter = next) {
         next = TAILQ_NEXT(waiter, link);
-        if (waiter->event == event && !waiter->read_only)
+        bool wants_convert = txn->convert && waiter->resolve == COORD_RESOLVE_CONVERT;
+        bool comes_later = txn->discard_asked && waiter->resolve == COORD_RESOLVE_DISCARD;
+        if (waiter->event == event && !waiter->read_only && wants_convert == converts &&
+            !comes_later)
             waiter_answer_error(waiter, error->code, "%s", error_message(error));
     }
+}
+
+void txn_answer_error(struct txn *txn, enum txn_event event, const struct error *error)
+{
+    answer_error_to(txn, event, false, error);
+}
+
+void txn_answer_not_converted(struct txn *txn, const struct error *error)
+{
+    answer_error_to(txn, TXN_COMMIT, true, error);
 }
 
 static void refuse(struct waiter *waiter, struct txn_cell cell)
@@ -421,6 +436,7 @@ static void answer_resolve(struct waiter *waiter)
     struct txn *txn = waiter->txn;
     const struct chxa_record *record = &txn->record;
     bool discards = waiter->resolve == COORD_RESOLVE_DISCARD;
+    bool converts = waiter->resolve == COORD_RESOLVE_CONVERT && record->converted_to == NULL;
     if (record->state == CHXA_UNKNOWN) {
         waiter_answer_error(waiter, CHXA_E_TXN_NOT_FOUND, "transaction %s does not exist",
                             txn_xid(txn));
@@ -430,9 +446,13 @@ static void answer_resolve(struct waiter *waiter)
         waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
                             "only a decided commit is resolved: transaction %s is %s", txn_xid(txn),
                             chxa_state_name(record->state));
-    } else if (discards && !record->blocked && !record->discarding) {
+    } else if ((converts || discards) && !record->blocked && !record->discarding) {
         waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
-                            "transaction %s is not blocked: there is nothing to give up",
+                            "transaction %s is not blocked: there is nothing to %s", txn_xid(txn),
+                            discards ? "give up" : "convert");
+    } else if (converts && record->discarding) {
+        waiter_answer_error(waiter, CHXA_E_WRONG_STATE,
+                            "what cannot be attached of transaction %s is being given up",
                             txn_xid(txn));
     } else {
         if (discards && !record->discarding) {
@@ -440,7 +460,9 @@ static void answer_resolve(struct waiter *waiter)
             mem_replace(&txn->given_reason, waiter->given_reason);
         }
         waiter->joined = true;
-        if (txn->op)
+        if (converts && txn->convert == NULL && !txn->coord->stopping)
+            convert_start(txn, waiter->given_reason);
+        else if (txn->op)
             op_wake(txn->op);
     }
 }

@@ -63,7 +63,8 @@ struct txn {
     bool
         obey; /* ended elsewhere while this node was away: what it still holds is to be set aside */
     struct error load_error;
-    struct op *op; /* the exclusive operation, or NULL */
+    struct op *op;      /* the exclusive operation, or NULL */
+    struct op *convert; /* beside a commit, which waits for it; or NULL */
     size_t writes_in_flight;
     char *note;          /* what the running operation waits for; shown as the reason, not stored */
     char *given_reason;  /* of the request that the running operation began with: recorded with its
@@ -152,6 +153,8 @@ bool txn_is_open(const struct txn *txn);
 void txn_note(struct txn *txn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Answers every waiter for that event with the error, and keeps the operation running. */
 void txn_answer_error(struct txn *txn, enum txn_event event, const struct error *error);
+/* Those that wait for a conversion, which has failed; while txn->convert is set. */
+void txn_answer_not_converted(struct txn *txn, const struct error *error);
 /* For `finished` of an exclusive operation. */
 void txn_op_finished(struct txn *txn, struct op *op, enum txn_event event, int code);
 
@@ -194,6 +197,8 @@ void prepare_start(struct txn *txn, bool one_phase);
  * an operator who gave up this node: attach nothing, set aside what is left. */
 void commit_start(struct txn *txn, bool recovering);
 void rollback_start(struct txn *txn, const char *reason);
+/* Of a blocked commit, which waits; its waiters hear when it fails. reason: or NULL. */
+void convert_start(struct txn *txn, const char *reason);
 void recover_start(struct coord *coord);
 /* Appends a recorded write (moved) in its place by seq. */
 void txn_add_write(struct txn *txn, struct chxa_write *write);

@@ -18,6 +18,7 @@ ROWS = b"2024-01-01\t1\n2024-01-02\t2\n"
 
 
 def post(client, xid, verb, body=None, **parameters):
+    parameters.setdefault("wait_ms", 2000)
     text = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
     return client.request("POST", Client.path(xid, verb, **parameters), text)
 
@@ -211,6 +212,95 @@ def test_resolve_is_refused(engine, client, xid):
     client.rollback(xid).ok()
     for body in (discard, retry):
         post(client, xid, "resolve", body).fails("WRONG_STATE")
+
+
+# ---- convert ----
+
+WIDE = "day Date, key UInt32, name String"
+WIDE_ROWS = b"2024-01-01\t1\tabc\n2024-01-01\t2\tabd\n2024-02-02\t3\tabe\n"
+
+
+def wide(client, engine, xid, definition=DEFINITION):
+    """A prepared transaction of two writes, into a table that has a row already."""
+    engine.make("w", WIDE, definition)
+    engine.query(f"INSERT INTO {engine.table('w')} VALUES ('2024-01-01', 9, 'old')")
+    client.begin(xid).ok((200, 201))
+    for rows in (WIDE_ROWS, b"2024-01-01\t4\tabf\n"):
+        client.write(xid, f"INSERT INTO {engine.table('w')} FORMAT TabSeparated", rows).ok()
+    client.prepare(xid).ok()
+
+
+@pytest.mark.parametrize(
+    "alter,select,expected",
+    [
+        ("MODIFY COLUMN name FixedString(4)", "toString(key), toString(name)", "1\tabc 2\tabd 3\tabe 4\tabf 9\told"),
+        ("DROP COLUMN name", "key", "1 2 3 4 9"),
+        ("MODIFY COLUMN key UInt64", "key, name", "1\tabc 2\tabd 3\tabe 4\tabf 9\told"),
+    ],
+)
+def test_convert(engine, node, client, xid, alter, select, expected):
+    definition = DEFINITION.replace("ORDER BY key", "ORDER BY day")
+    wide(client, engine, xid, definition)
+    engine.query(f"ALTER TABLE {engine.table('w')} {alter}")
+    client.commit(xid).fails("BLOCKED")
+    answer = post(client, xid, "resolve", {"action": "convert", "reason": "ALTER of Tuesday"}).ok()
+    assert answer["state"] == "Committed" and answer["heuristic"] is None, answer
+    assert answer["converted_to"] == f"{xid}:converted" and answer["given_reason"] == "ALTER of Tuesday"
+    assert answer["discarded_rows"] == 4
+
+    def rows():
+        text = engine.query(f"SELECT {select} FROM {engine.table('w')} ORDER BY key FORMAT TabSeparated")
+        return " ".join(line.replace("\\0", "") for line in text.splitlines())
+
+    assert rows() == expected
+    other = client.get(f"{xid}:converted").ok()
+    assert other["state"] == "Committed" and other["rows"] == 4 and other["meta"] == {"converts": xid}
+    assert engine.held_parts() == [] and engine.detached("w") == [] and len(lost(engine)) == 3
+    node.stop()
+    node.start()
+    for verb in ("commit", "resolve"):
+        body = {"action": "convert"} if verb == "resolve" else None
+        assert post(client, xid, verb, body).ok()["replay"] is True
+    assert rows() == expected
+    assert set(fsck(client)) == {"set_aside"}
+    engine.clean_held()
+
+
+def test_convert_is_refused(engine, client, xid):
+    """Where it cannot be told what the rows would become, or there is nothing to convert; and nothing is left of the try."""
+    definition = DEFINITION.replace("ORDER BY key", "ORDER BY day")
+    wide(client, engine, xid, definition)
+    table = engine.table("w")
+    post(client, xid, "resolve", {"action": "convert"}).fails("WRONG_STATE")  # not blocked
+    engine.query(f"ALTER TABLE {table} DROP COLUMN name")
+    engine.query(f"ALTER TABLE {table} ADD COLUMN title String")
+    client.commit(xid).fails("BLOCKED")
+    answer = post(client, xid, "resolve", {"action": "convert"}).fails("BLOCKED")
+    assert "renamed" in answer.error["message"]
+    engine.query(f"RENAME TABLE {table} TO {engine.table('away')}")
+    post(client, xid, "resolve", {"action": "convert"}).fails("BLOCKED")
+    record = client.get(xid).ok()
+    assert record["state"] == "Committing" and record["converted_to"] is None and record["blocked"] is True
+    assert client.get(f"{xid}:converted").ok()["state"] == "Aborted"
+    assert {path.split("/")[0] for path in engine.held_parts()} == {f"t-{xid}"}
+    assert engine.count(engine.table("away")) == 1
+    post(client, xid, "resolve", {"action": "discard", "reason": "x"}).ok()
+    engine.clean_held()
+
+
+def test_convert_what_does_not_fit(engine, client, xid):
+    """A value that the new type cannot hold: ClickHouse says so, and the transaction stays as it was."""
+    definition = DEFINITION.replace("ORDER BY key", "ORDER BY day")
+    wide(client, engine, xid, definition)
+    engine.query(f"TRUNCATE TABLE {engine.table('w')}")
+    engine.query(f"ALTER TABLE {engine.table('w')} MODIFY COLUMN name FixedString(2)")
+    client.commit(xid).fails("BLOCKED")
+    post(client, xid, "resolve", {"action": "convert"}).fails("BLOCKED")
+    assert client.get(xid).ok()["state"] == "Committing" and engine.count(engine.table("w")) == 0
+    engine.query(f"ALTER TABLE {engine.table('w')} MODIFY COLUMN name FixedString(3)")
+    assert post(client, xid, "resolve", {"action": "convert"}).ok()["heuristic"] is None
+    assert engine.count(engine.table("w")) == 4
+    engine.clean_held()
 
 
 # ---- abandon ----

@@ -137,3 +137,64 @@ def test_owner_returns_with_parts_in_detached(engine, store_name, replicated, ot
         half.life.stop()
     finally:
         n2.stop()
+
+
+def convert(client, xid):
+    return client.request("POST", Client.path(xid, "resolve", reason="altered"), b'{"action": "convert"}')
+
+
+class Altered:
+    """A transaction of two writes whose commit is blocked by an ALTER."""
+
+    def __init__(self, engine, store, folder, fault):
+        self.engine = engine
+        run = next(_numbers)
+        self.name = f"altered{run}"
+        self.table = engine.make(self.name, COLUMNS, DEFINITION)
+        self.xid = f"altered:{run}"
+        self.life = Life(folder / "chxad", store, engine)
+        client = self.life.client
+        client.begin(self.xid).ok(201)
+        for first in (0, 20):
+            client.write(self.xid, f"INSERT INTO {self.table} FORMAT CSV", rows_of(first, 20)).ok()
+        client.prepare(self.xid).ok()
+        engine.query(f"ALTER TABLE {self.table} MODIFY COLUMN s FixedString(3)")
+        client.commit(self.xid).fails("BLOCKED")
+        assert self.life.server.stop() == 0
+        self.life.server.extra = {"CHXA_FAULT": fault}
+        self.life.start()
+
+    def check(self):
+        record = self.life.client.get(self.xid).ok()
+        assert record["state"] == "Committed" and record["heuristic"] is None, record
+        assert record["converted_to"] == f"{self.xid}:converted", record
+        got = self.engine.value(f"SELECT count(), uniqExact(a), sum(a) FROM {self.table}").split()
+        assert got == ["40", "40", str(sum(range(40)))], self.life.server.log_tail(60)
+        assert self.engine.detached(self.name) == [] and self.engine.held_parts() == []
+        assert self.life.client.list(unfinished=1).ok()["transactions"] == []
+
+
+CONVERT_STEPS = ["clean", "forget", "begin", "target", "create", "fill", "attach", "write", "drop", "prepare", "record"]
+
+
+@pytest.mark.parametrize("engine_name,store_name", PAIRS)
+@pytest.mark.parametrize("fault", [f"convert.{step}" for step in CONVERT_STEPS] + ["commit.follow", "commit.record"])
+def test_kill_while_converting(engine, store_name, lab, home, fault):
+    """The operator asks until it is answered; every row is there once, whichever step it died in."""
+    for place in ("before", "sent", "after"):
+        if (fault, place) in {("convert.target", "sent"), ("convert.record", "after"), ("commit.follow", "sent")}:
+            continue  # no effect of its own, or the last: it ends there
+        folder = home / place
+        folder.mkdir()
+        altered = Altered(engine, store_uri(store_name, lab, folder), folder, f"{fault}:{place}:1")
+        life = altered.life
+        for _ in range(5):
+            if life.call(lambda c: convert(c, altered.xid)).status == 200:
+                break
+        assert life.deaths == 1, f"{fault}:{place}\n{life.server.log_tail(40)}"
+        altered.check()
+        life.restart()
+        altered.check()
+        assert [name for name in engine.scratch_tables()] == [], life.server.log_tail(40)
+        life.stop()
+        engine.clean_held()

@@ -34,6 +34,7 @@ static inline struct chxa_record fixture_record(void)
         .blocked = true,
         .given_reason = strdup("ticket 4711: \xe2\x82\xac"),
         .abandoned_by = strdup("n2"),
+        .converted_to = strdup("job-7:12.3_a:converted"),
         .discarding = true,
         .heuristic = CHXA_HEURISTIC_MIXED,
         .discarded = calloc(2, sizeof(struct chxa_range)),

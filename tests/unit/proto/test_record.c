@@ -31,6 +31,7 @@ static void same_record(const struct chxa_record *a, const struct chxa_record *b
     ck_assert_int_eq(a->blocked, b->blocked);
     ck_assert_pstr_eq(a->given_reason, b->given_reason);
     ck_assert_pstr_eq(a->abandoned_by, b->abandoned_by);
+    ck_assert_pstr_eq(a->converted_to, b->converted_to);
     ck_assert_int_eq(a->discarding, b->discarding);
     ck_assert_int_eq(a->heuristic, b->heuristic);
     ck_assert_uint_eq(a->n_discarded, b->n_discarded);
@@ -420,9 +421,10 @@ START_TEST(decode_refuses_each_spoiled_record_field)
 {
     char *text = text_of_record();
     json_t *top = json_loads(text, 0, NULL);
-    ck_assert_uint_eq(json_object_size(top), 20);
+    ck_assert_uint_eq(json_object_size(top), 21);
     spoil_each(top, top, try_record,
-               " sink meta reason given_reason abandoned_by heuristic discarding discarded ");
+               " sink meta reason given_reason abandoned_by converted_to heuristic discarding "
+               "discarded ");
     json_object_set_new(top, "added_later", json_string("x")); /* a newer node's field */
     ck_assert_int_eq(try_json(try_record, top), 0);
     json_object_set_new(top, "format", json_integer(2));
