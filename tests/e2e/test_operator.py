@@ -18,7 +18,6 @@ ROWS = b"2024-01-01\t1\n2024-01-02\t2\n"
 
 
 def post(client, xid, verb, body=None, **parameters):
-    parameters.setdefault("wait_ms", 2000)
     text = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
     return client.request("POST", Client.path(xid, verb, **parameters), text)
 
