@@ -348,6 +348,8 @@ def test_abandon(pair, xid):
         post(client, xid, "abandon", {"reason": "too early"}).fails("OWNER_ALIVE")
         post(client, f"{xid}.none", "abandon", {"reason": "x"}).fails("TXN_NOT_FOUND")
         post(client, xid, "abandon", {}).fails("INVALID_REQUEST")
+    redirected = post(two, xid, "resolve", {"action": "retry"}).ok(307)
+    assert redirected.headers["Location"] == node.url + Client.path(xid, "resolve")
     assert one.get(xid).ok()["state"] == "Prepared"
     node.kill()
     for name in (xid, f"{xid}.open"):
