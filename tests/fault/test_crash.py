@@ -385,7 +385,7 @@ def tell_all(world, story, faults):
     world.check()
     print(f"{story}: {len(faults)} faults, {fired} happened")
     assert not problems, "".join(problems)
-    assert fired >= len(faults) * 0.8
+    assert fired >= len(faults) * 8 // 10  # the last visit of some is not the last every time
     world.life.stop()
 
 
