@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "ch/replica.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_in_doubt(const struct commit *commit, size_t i)
@@ -131,11 +132,38 @@ void commit_confirm(struct op *op)
 
 /* ---- settle ---- */
 
+/* A stray that ClickHouse has set aside since the look is not lost: it stands in detached/, where the
+ * next look finds it as long as the marker names it. */
+static int keep_set_aside(struct commit *commit, struct error *error)
+{
+    const struct chxa_target *target = commit->targets[commit->at];
+    struct part_place *now = mem_array(commit->n_parts, sizeof *now);
+    int code = part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
+                                target->roots, target->n_roots, now, error);
+    for (size_t i = 0; code == 0 && i < commit->n_parts; i++) {
+        if (now[i].detached || now[i].attaching || now[i].ignored)
+            commit->redo[i] = false;
+        part_place_clear(&now[i]);
+    }
+    free(now);
+    return code;
+}
+
+static bool any_redo(const struct commit *commit)
+{
+    for (size_t i = 0; i < commit->n_parts; i++)
+        if (commit->redo[i])
+            return true;
+    return false;
+}
+
 /* On a worker thread. */
 static void settle_work(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     const struct chxa_target *target = commit->targets[commit->at];
+    if (any_redo(commit))
+        op->work_code = keep_set_aside(commit, &op->work_error);
     for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
         const struct chxa_part *part = &commit->parts[i];
         const char *root = target->roots[part->disk];

@@ -59,6 +59,7 @@ class Life:
         self.deaths = 0
         self.twice = False
         self.patient = True
+        self.stops = False  # somebody stops and starts it: no answer does not mean that it died of a fault
         self.client = None
         self.arm("")
         self.start()
@@ -129,6 +130,9 @@ class Life:
                 again = answer.status == 202 or (answer.status >= 400 and answer.error["retryable"])
             except (OSError, http.client.HTTPException) as trouble:
                 answer, again = trouble, True
+                if self.stops and time.monotonic() < deadline:
+                    time.sleep(0.03)
+                    continue
                 if not self.twice or client is self.client:
                     self.server.process.wait(30)
                     return trouble

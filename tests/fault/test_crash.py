@@ -10,6 +10,7 @@ every rolled-back row nowhere, nothing held, nothing detached, nothing unfinishe
 The whole matrix is marked big. The ordinary run has one fault for each step of one pair (test_sample).
 """
 import collections
+import concurrent.futures
 import http.client
 import itertools
 import re
@@ -440,3 +441,32 @@ def test_sample(world, engine_name, store_name):
 @pytest.mark.parametrize("story", STORIES)
 def test_matrix(world, engine_name, store_name, story, kind):
     tell_all(world, story, faults_of(visited_by(world, story, (engine_name, store_name)), kind))
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.mark.big
+@pytest.mark.parametrize("engine_name,store_name", PAIRS)
+def test_told_to_stop_within_a_step(world, engine_name, store_name):
+    """SIGTERM while a step is under way: it ends in order, whatever the step, and what was asked for is done in the end."""
+    visits = visited_by(world, "commit", (engine_name, store_name)) + visited_by(world, "rollback", (engine_name, store_name))
+    steps = sorted({name.split(":")[0] for name in visits} - {"write.compare", "prepare.drain", "prepare.limits"})
+    life = world.life
+    life.stops = True
+    for number, step in enumerate(steps):
+        story = story_rollback if step.startswith("rollback.") else story_commit
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            told = pool.submit(story, world, f"{step}:{('before', 'after')[number % 2]}:delay=300")
+            wait_until(life.fired, f"{step} was not visited")
+            assert life.server.stop() == 0, life.server.log_tail(40)
+            life.arm("")
+            life.start()
+            told.result(60)
+        world.check()
+    life.stops = False
+    life.stop()

@@ -28,6 +28,10 @@
  * A part cannot be in two places: it is one directory with one inode, and all that chxa and ClickHouse do with it
  * are renames. What could double rows is the same write recorded twice; that is why writes are retried here.
  *
+ * A replicated target (REPLICATED) is given clones, op/commit_confirm.c: when its ZooKeeper fails it within an ATTACH, the part
+ * may be attached all the same, stand in the table's folder unknown to ZooKeeper (319), or be taken out and deleted (244). An
+ * owner that is taken for lost (OWNER_LOST) only slept or was cut off: an operator ends its transaction at another node.
+ *
  * Left out, and why: a second transaction (transactions share no part, no record and no ALTER); begin (one creation
  * in the store; the model starts behind it); several targets (they are done one after the other, like batches); the
  * schema check (it leads into the same retreat as a refused ATTACH); power cuts (what is durable when: the crash
@@ -53,19 +57,19 @@
  *   NO_VERIFY         ClickHouse's OK is taken for the proof that the parts are attached
  *   NO_IGNORED        a part that ClickHouse renamed to ignored_… is not searched for
  *   BLIND_RETRY       a write is admitted before the record in doubt was read again
+ *   LEAVE_UNNAMED     after Committed, what no record names (of a write that failed) stays in the folder for ever
+ *   TRUST_TABLE       REPLICATED: a part in the table's folder is taken for attached, without asking ZooKeeper
+ *   NO_CLONE          REPLICATED: the replica is given the held part itself
+ *   EARLY_LET_GO      REPLICATED: the held part is let go before its clone is attached for sure
+ *   BLIND_REDO        REPLICATED: a clone unknown to ZooKeeper is replaced without looking where it is by now
+ *   SLEEPY_OWNER      OWNER_LOST: an owner that wakes goes on attaching without asking whether it still is the owner
+ *   ABANDON_ALIVE     OWNER_LOST: an operator ends it though the owner holds its lock
  *
  * Assumptions, which `run` drops one at a time: each is needed, so it had better be true.
- *   KEEPER_LOST       a refused ATTACH left nothing behind. (A replicated table that loses its ZooKeeper between rename
- *                     and commit answers 319, "unknown status": the part stays in the table's folder, is read, and is
- *                     thrown out at the next start or check if ZooKeeper does not know it. Seen on 18.16.) ASK_KEEPER is the cure: look only when ZooKeeper
- *                     knows the parts that are in the table's folder, or they are out again.
  *   QUEUED_ALTER      what was sent to ClickHouse is in system.processes, or will never run. (It may wait for a
  *                     thread while another connection is answered.)
- *   STRANDED          somebody ends a process whose node lock another one has got while it lived. (It keeps the held
- *                     area's lock, for which the other one waits.)
- *   LEFT_FOLDER       it does no harm that the folder of a Committed transaction stays, when a part is in it that no
- *                     record names (its write failed) and chxad died between `record` and `clear`. CLEAN_UNNAMED is the
- *                     cure: remove what the record does not name.
+ *   STRANDED          a process whose node lock another one has got while it lived ends itself. (It keeps the held
+ *                     area's lock, for which the other one waits: op/coord.c, STORE_REFUSED.)
  */
 
 /* ---- the store ---- */
@@ -102,10 +106,14 @@ byte flock = NOBODY;      /* <root>/chxa/owner: ch/held_lock.c */
 #define RENAMED   5 /* in the table's folder, visible, but a replicated table has not yet committed it */
 #define ACTIVE    6
 #define MERGED    7 /* was active; the directory is gone */
-#define DOUBTFUL  8 /* KEEPER_LOST: visible, and will be ACTIVE or IGNORED in the end */
+/* REPLICATED; the place is that of the clone, once there is one: */
+#define DOUBTFUL  8 /* visible, but ZooKeeper does not know it: will be IGNORED */
+#define OUT       9 /* the clone is made and marked, still in the held area */
+#define GONE     10 /* the replica deleted it */
 
 byte place[2];
 bool marker[2];
+bool kept[2];      /* REPLICATED: there is a clone, and the held part stays for its sake */
 byte n_staged;     /* parts linked so far */
 bool same_write;   /* part 1 is a second try of part 0's write: both together would be doubled rows */
 
@@ -135,7 +143,7 @@ mtype = {
     WRITE_LINK, WRITE_RECORD,
     PREPARE_RECORD,
     DECIDE, QUIET, LOOK_DETACHED, LOOK_TABLE, LOOK_HELD, LOOK,
-    MEND, MARK, MOVE, ATTACH, ATTACH_WAIT, MARK_LATE, RETREAT, UNMARK, RECORD, RELOAD, CLEAR,
+    MEND, MARK, MOVE, ATTACH, ATTACH_WAIT, MARK_LATE, CONFIRM, SETTLE, RETREAT, UNMARK, RECORD, RELOAD, CLEAR,
     ABORT_DECIDE, ABORT_CLEAR, ABORT_RECORD, ABORT_RELOAD
 };
 
@@ -156,6 +164,8 @@ typedef process {
     byte todo[2];
     bool batch[2];    /* parts of the ALTER */
     bool unsure, verifying, rejected, no_dedup;
+    bool sure[2];     /* REPLICATED: ClickHouse's OK or ZooKeeper says that it is attached */
+    bool displaced;   /* the lock was lost since the record was read: another may have ended it */
     byte answer;      /* of ClickHouse to its ALTER: OK or REFUSED */
 };
 process node[2];
@@ -190,16 +200,18 @@ byte decision;              /* COMMITTING or ABORTING, once recorded */
 bool acknowledged[2];       /* the client was told that this write is in */
 bool may_commit, may_abort; /* the client asked for it, and was not told that it did not happen */
 bool loose;                 /* … nor can it be told any more: an earlier request has no answer */
+bool abandoned;             /* by an operator, at another node: decided to commit, it is a heuristic outcome */
 
+#define in_detached(i) (place[i] == DETACHED || place[i] == ATTACHING || place[i] == IGNORED)
 #define attached(i) (place[i] == ACTIVE || place[i] == MERGED)
-#define visible(i)  (place[i] >= RENAMED)
+#define visible(i)  (place[i] >= RENAMED && place[i] <= DOUBTFUL)
 #define decided_to_commit (state == COMMITTING || state == COMMITTED)
 #define decided_to_abort  (state == ABORTING || state == ABORTED)
 
 inline committed()
 {
-    assert(!recorded[0] || attached(0));
-    assert(!recorded[1] || attached(1));
+    assert(abandoned || !recorded[0] || attached(0));
+    assert(abandoned || !recorded[1] || attached(1));
     assert(recorded[0] || !visible(0));
     assert(recorded[1] || !visible(1));
     assert(!acknowledged[0] || recorded[0] || (same_write && recorded[1]));
@@ -258,7 +270,9 @@ inline tell(me, what)
     :: else ->
         if
         :: what == OK && N.serves == WRITE -> acknowledged[second] = true
-        :: what == OK && N.serves == PREPARE -> assert(state != INITIALIZED && !decided_to_abort)
+        :: what == OK && N.serves == PREPARE ->
+            /* (an owner that does not yet know that it was taken for lost repeats what was so) */
+            assert(state != INITIALIZED && (!decided_to_abort || abandoned))
         :: what == OK && N.serves == COMMIT -> assert(state == COMMITTED); committed()
         :: what == OK && N.serves == ROLLBACK -> assert(state == ABORTED); aborted()
         :: what == REFUSED && N.serves == COMMIT -> assert(decided_to_abort)
@@ -360,6 +374,7 @@ inline take_record(me) /* txn_take_record */
     N.state = state;
     N.recorded[0] = recorded[0];
     N.recorded[1] = recorded[1];
+    N.displaced = false;
     N.stale = false
 }
 
@@ -405,7 +420,9 @@ inline commit_attached_all(me)
 {
     forget_look(me);
     N.no_dedup = false;
-#ifdef EARLY_ATTACH
+#if defined(REPLICATED) && !defined(TRUST_TABLE) && !defined(NO_CLONE)
+    N.at = CONFIRM
+#elif defined(EARLY_ATTACH)
     N.at = (N.state == COMMITTING -> RECORD : DECIDE)
 #else
     N.at = RECORD
@@ -426,10 +443,24 @@ inline commit_attached_all(me)
 #define may_lose_answers !calm
 #endif
 
-#ifdef ASK_KEEPER
-#define may_look (place[0] != DOUBTFUL && place[1] != DOUBTFUL)
+/* Otherwise it makes no difference: fewer states. */
+#ifdef OWNER_LOST
+#define is_abandonable true
 #else
-#define may_look true
+#define is_abandonable false
+#endif
+/* commit_may_act: this process is the owner still, and the record was read since it became it. */
+#ifdef SLEEPY_OWNER
+#define may_act(me) true
+#else
+#define may_act(me) (lock == me && !N.displaced)
+#endif
+#ifdef NO_CLONE
+#define clones false
+#elif defined(REPLICATED)
+#define clones true
+#else
+#define clones false
 #endif
 #define shows(a) (alters[a].runs && !alters[a].queued) /* in system.processes */
 #ifdef NO_QUIET
@@ -444,15 +475,14 @@ inline commit_attached_all(me)
 #define may_take_flock (flock == NOBODY)
 #endif
 
-#define in_detached(i) (place[i] == DETACHED || place[i] == ATTACHING || place[i] == IGNORED)
-
 inline plan(me, i)
 {
     if
     :: N.recorded[i] && N.todo[i] == 0 ->
         if
-        :: place[i] == HELD -> N.todo[i] = TODO_MOVE
-        :: place[i] != HELD && marker[i] -> N.todo[i] = TODO_DONE
+        :: place[i] == HELD || place[i] == OUT -> N.todo[i] = TODO_MOVE
+        /* nowhere: attached and merged since; of a clone it is for `confirm` to say */
+        :: place[i] != HELD && place[i] != OUT && marker[i] -> N.todo[i] = TODO_DONE
         /* Nothing but chxa and ClickHouse touches parts here, so "vanished" is a false alarm. */
         :: else -> assert(false)
         fi
@@ -465,7 +495,7 @@ inline move_out(me, i) /* held_move_out, part_move */
     if
     :: N.batch[i] && N.todo[i] == TODO_MOVE ->
         if
-        :: place[i] == HELD -> place[i] = DETACHED; moved = true
+        :: place[i] == HELD || place[i] == OUT -> place[i] = DETACHED; moved = true
         :: place[i] == DETACHED -> moved = true
         :: else -> moved = false
         fi
@@ -500,6 +530,9 @@ inline leave(me)
     N.serves = NONE;
     N.unsure = false;
     N.no_dedup = false;
+    N.sure[0] = false;
+    N.sure[1] = false;
+    N.displaced = false;
     N.answer = NONE
 }
 
@@ -509,7 +542,16 @@ inline copy(to, from)
 {
     copied(at); copied(state); copied(recorded[0]); copied(recorded[1]); copied(stale); copied(sent);
     copied(serves); copied(k); copied(todo[0]); copied(todo[1]); copied(batch[0]); copied(batch[1]);
-    copied(unsure); copied(verifying); copied(rejected); copied(no_dedup); copied(answer)
+    copied(unsure); copied(verifying); copied(rejected); copied(no_dedup); copied(answer);
+    copied(sure[0]); copied(sure[1]); copied(displaced)
+}
+
+/* The folder goes, with what is in it. Of an abandoned transaction what stands in detached/ goes too. */
+inline set_aside(i)
+{
+    place[i] = (place[i] == HELD || place[i] == OUT || (abandoned && in_detached(i)) -> NOWHERE : place[i]);
+    marker[i] = false;
+    kept[i] = false
 }
 
 /* ---- a process of the node ---- */
@@ -528,41 +570,44 @@ end:
     :: d_step { N.at != DOWN && N.at != LOAD && lock == NOBODY ->
         lock = me; late_valid = false;
         if
-        :: N.at == IDLE -> take_record(me)
-        :: else -> skip
+        :: N.at == IDLE ->
+            take_record(me);
+            if
+            :: state == COMMITTED && abandoned -> N.at = CLEAR /* must_obey */
+            :: state == ABORTED -> set_aside(0); set_aside(1) /* judge, clean */
+            :: else -> skip
+            fi
+        :: else -> N.displaced = is_abandonable
         fi }
     /* recover.c: probe, disks, lock, pool; list, load, folders, judge, clean; resume */
     :: d_step { N.at == LOAD && clickhouse_up && may_take_flock && reads_store(me) ->
         flock = me;
         take_record(me);
+        N.at = IDLE;
         if
+        :: state == COMMITTED && abandoned -> N.at = CLEAR /* must_obey */
         :: state == ABORTED ->
             for (i : 0 .. 1) {
-                if
-                :: place[i] == HELD -> place[i] = NOWHERE
-                :: else -> skip
-                fi;
-                marker[i] = false
+                set_aside(i)
             }
-#ifdef CLEAN_UNNAMED
-        :: state == COMMITTED ->
+#ifndef LEAVE_UNNAMED
+        :: state == COMMITTED && !abandoned ->
             for (i : 0 .. 1) {
-                assert(!(recorded[i] && place[i] == HELD));
-                place[i] = (place[i] == HELD -> NOWHERE : place[i]);
-                marker[i] = false
+                assert(!(recorded[i] && (place[i] == HELD || place[i] == OUT || kept[i])));
+                set_aside(i)
             }
-#endif
-        :: state == COMMITTED ->
+#else
+        :: state == COMMITTED && !abandoned ->
             /* only_empty: a part that the record names would be a hazard */
             assert(!(recorded[0] && place[0] == HELD) && !(recorded[1] && place[1] == HELD));
             if
             :: place[0] != HELD && place[1] != HELD -> marker[0] = false; marker[1] = false
             :: else -> skip
             fi
+#endif
         :: else -> skip
         fi;
-        i = 0;
-        N.at = IDLE }
+        i = 0 }
 
     /* -- between operations: op/txn.c -- */
 
@@ -682,7 +727,11 @@ end:
     /* -- op/commit.c; decide and record are changes in the store, see above -- */
 
     /* quiet, check: needs ClickHouse; if unsure, wait until no ALTER of ours runs */
-    :: d_step { N.at == QUIET && clickhouse_up && (!N.unsure || is_quiet) ->
+    :: d_step { (N.at == QUIET || N.at == MARK || N.at == MOVE || N.at == ATTACH) && lock == me && N.displaced && !may_act(me) ->
+        forget_look(me);
+        N.unsure = true;
+        N.at = RELOAD }
+    :: d_step { N.at == QUIET && may_act(me) && clickhouse_up && (!N.unsure || is_quiet) ->
 #ifdef NO_LOOK
         if
         :: N.unsure ->
@@ -701,7 +750,7 @@ end:
     /* look, verify: ch/part_held.c part_places_read lists detached/ (not in one go: a name that changes meanwhile
      * may be missed), then the table's folder, then asks for held part and marker. As nobody else moves parts
      * now (quiet, flock), it is as good as one step. */
-    :: d_step { N.at == LOOK && may_look ->
+    :: d_step { N.at == LOOK ->
         for (i : 0 .. 1) {
             N.todo[i] = (N.recorded[i] && displaced(i) -> TODO_RENAME : 0)
         }
@@ -724,14 +773,29 @@ end:
         plan(me, 0);
         plan(me, 1);
         if
-        :: !to_do(0) && !to_do(1) -> commit_attached_all(me)
+        :: !to_do(0) && !to_do(1) ->
+#ifdef REPLICATED
+            for (i : 0 .. 1) { /* trust_answer */
+                N.sure[i] = N.sure[i] || (N.verifying && N.batch[i] && !N.rejected)
+            }
+            i = 0;
+#endif
+            commit_attached_all(me)
         :: else ->
             if
             :: !N.verifying -> /* commit_looked: the next batch, all that is left (or one part only) */
                 N.batch[0] = to_do(0);
                 N.batch[1] = to_do(1);
                 N.at = (to_rename(0) || to_rename(1) -> MEND : (to_move(0) || to_move(1) -> MARK : ATTACH))
-            :: N.verifying && !batch_left -> look_again(me, false) /* commit_verified: the next batch */
+            :: N.verifying && !batch_left -> /* commit_verified: trust_answer, settle; the next batch */
+#ifdef REPLICATED
+                for (i : 0 .. 1) {
+                    N.sure[i] = N.sure[i] || (N.batch[i] && !N.rejected);
+                    kept[i] = kept[i] && !N.sure[i]
+                }
+                i = 0;
+#endif
+                look_again(me, false)
             :: N.verifying && batch_left && !N.rejected && !N.no_dedup ->
                 N.no_dedup = true;
                 look_again(me, false)
@@ -767,13 +831,27 @@ end:
         marker[1] = marker[1] || (N.batch[1] && N.todo[1] == TODO_MOVE);
         N.at = ATTACH }
 #else
-    :: d_step { N.at == MARK ->
-        marker[0] = marker[0] || (N.batch[0] && N.todo[0] == TODO_MOVE);
-        marker[1] = marker[1] || (N.batch[1] && N.todo[1] == TODO_MOVE);
+    :: d_step { N.at == MARK && may_act(me) ->
+        for (i : 0 .. 1) {
+            if
+            :: to_move(i) && clones -> /* held_clone: the clone, then the marker that names it */
+                marker[i] = true;
+                kept[i] = true;
+                N.sure[i] = false;
+                place[i] = (place[i] == HELD -> OUT : place[i])
+            :: to_move(i) && !clones -> marker[i] = true
+            :: else -> skip
+            fi
+        }
+        i = 0;
+#ifdef EARLY_LET_GO
+        kept[0] = false;
+        kept[1] = false;
+#endif
         N.k = (to_move(0) -> 0 : 1);
         N.at = MOVE }
 #endif
-    :: d_step { N.at == MOVE ->
+    :: d_step { N.at == MOVE && may_act(me) ->
         move_out(me, N.k);
 #ifdef NO_LOOK
         moved = true;
@@ -792,7 +870,8 @@ end:
         moved = false }
     /* attach: ALTER TABLE … ATTACH PART …, ATTACH PART … */
     :: d_step { N.at == ATTACH && !clickhouse_up -> look_again(me, true) }
-    :: d_step { N.at == ATTACH && clickhouse_up && (!alters[0].runs || !alters[ALTERS - 1].runs) ->
+    :: d_step { N.at == ATTACH && may_act(me) && clickhouse_up && (!alters[0].runs || !alters[ALTERS - 1].runs) ->
+        assert(!abandoned);
         i = (alters[0].runs -> ALTERS - 1 : 0);
         alters[i].runs = true;
         alters[i].left[0] = N.batch[0];
@@ -831,29 +910,71 @@ end:
         }
         i = 0;
         look_again(me, true) }
+#ifdef REPLICATED
+    /* op/commit_confirm.c confirm: needs ClickHouse, and ZooKeeper behind it; a stray is waited for. What ZooKeeper does
+     * not have, and is no stray, is lost */
+    :: d_step { N.at == CONFIRM && clickhouse_up && place[0] != DOUBTFUL && place[1] != DOUBTFUL ->
+        for (i : 0 .. 1) {
+            N.sure[i] = N.sure[i] || attached(i);
+            N.batch[i] = N.recorded[i] && kept[i] && !N.sure[i] /* to be redone */
+        }
+        i = 0;
+        N.at = SETTLE }
+    /* settle: the held part is let go, or the marker removed, so that a clone is made anew */
+    :: d_step { N.at == SETTLE ->
+        moved = false; /* look again? */
+        for (i : 0 .. 1) {
+            if
+#ifdef BLIND_REDO
+            :: N.batch[i] ->
+#else
+            :: N.batch[i] && in_detached(i) -> moved = true /* set aside meanwhile: it can be attached */
+            :: N.batch[i] && !in_detached(i) ->
+#endif
+                /* If that clone is not dead, its rows will be there twice. */
+                assert(place[i] == GONE);
+                place[i] = HELD;
+                marker[i] = false;
+                kept[i] = false;
+                moved = true
+            :: else -> kept[i] = kept[i] && !N.sure[i]
+            fi
+        }
+        i = 0;
+        if
+        :: moved -> look_again(me, true)
+        :: else -> forget_look(me); N.at = RECORD
+        fi;
+        moved = false }
+#endif
     /* retreat: what is not attached goes back into the held area; then its marker goes */
     :: d_step { N.at == RETREAT ->
         if
         :: N.k == 2 -> block(me)
         :: N.k < 2 && (N.todo[N.k] == TODO_RENAME || N.todo[N.k] == TODO_ATTACH) && in_detached(N.k) ->
-            place[N.k] = HELD;
+            place[N.k] = (kept[N.k] -> OUT : HELD);
             N.at = UNMARK
         :: else -> N.k++
         fi }
-    :: d_step { N.at == UNMARK -> marker[N.k] = false; N.k++; N.at = RETREAT }
+    :: d_step { N.at == UNMARK ->
+        place[N.k] = HELD;
+        marker[N.k] = false;
+        kept[N.k] = false;
+        N.k++;
+        N.at = RETREAT }
 #ifdef EARLY_ANSWER
     :: d_step { N.at == RECORD && N.serves == COMMIT -> tell(me, OK) }
 #endif
     /* commit_reloaded: all from the beginning, with what the store has now */
     :: d_step { N.at == RELOAD && reads_store(me) ->
         take_record(me);
-        N.at = (state == COMMITTED -> CLEAR : QUIET) }
-    /* clear: the folder with the markers, and with parts that no record names; then the answer */
-    :: d_step { N.at == CLEAR ->
+        N.at = (state == COMMITTED -> CLEAR : (state == ABORTED -> ABORT_CLEAR : QUIET)) }
+    /* clear: the folder with the markers, and with parts that no record names; then the answer. (Abandoned: op/resolve.c,
+     * "obey": quiet, look, retreat, and what is held is set aside.) */
+    :: d_step { N.at == CLEAR && (!abandoned || (clickhouse_up && is_quiet)) ->
         for (i : 0 .. 1) {
-            assert(!(place[i] == HELD && recorded[i]));
-            place[i] = (place[i] == HELD -> NOWHERE : place[i]);
-            marker[i] = false
+            assert(abandoned || !((place[i] == HELD || place[i] == OUT || kept[i]) && recorded[i]));
+            set_aside(i)
         }
         i = 0;
         N.at = IDLE;
@@ -863,8 +984,7 @@ end:
 
     :: d_step { N.at == ABORT_CLEAR ->
         for (i : 0 .. 1) {
-            place[i] = (place[i] == HELD -> NOWHERE : place[i]);
-            marker[i] = false
+            set_aside(i)
         }
         i = 0;
         N.at = ABORT_RECORD }
@@ -948,9 +1068,16 @@ end:
         alters[a].begun = false;
         alters[a].left[first(a)] = false }
 #endif
-#ifdef KEEPER_LOST
+#ifdef REPLICATED
+    /* ZooKeeper is lost between the rename and the commit there; the answer is an exception, in any case */
     :: d_step { runs(a) && !calm && alters[a].begun && place[first(a)] == RENAMED ->
-        place[first(a)] = DOUBTFUL;
+        place[first(a)] = DOUBTFUL; /* 319 */
+        alter_ends(a, REFUSED) }
+    :: d_step { runs(a) && !calm && alters[a].begun && place[first(a)] == RENAMED ->
+        place[first(a)] = GONE; /* 244 */
+        alter_ends(a, REFUSED) }
+    :: d_step { runs(a) && !calm && alters[a].begun && place[first(a)] == RENAMED ->
+        place[first(a)] = ACTIVE; /* only the answer was lost */
         alter_ends(a, REFUSED) }
 #endif
     od
@@ -968,16 +1095,9 @@ inline clickhouse_dies(renamed_becomes)
     i = 0
 }
 
-#define clean (!marker[0] && !marker[1] && place[0] != HELD && place[1] != HELD)
-/* recover.c clean is careful: it leaves the folder of a Committed transaction alone when a part is in it, even
- * one that no record names (of a write whose recording failed), and reports it. */
-#ifdef LEFT_FOLDER
-#define left_folder false
-#else
-#define left_folder \
-    (state == COMMITTED && (place[0] != HELD || !recorded[0]) && (place[1] != HELD || !recorded[1]))
-#endif
-
+#define clean \
+    (!marker[0] && !marker[1] && !kept[0] && !kept[1] && place[0] != HELD && place[1] != HELD && place[0] != OUT && \
+     place[1] != OUT)
 proctype World()
 {
     do
@@ -988,11 +1108,27 @@ proctype World()
     :: d_step { !clickhouse_up -> clickhouse_up = true }
     :: d_step { place[0] == ACTIVE -> place[0] = MERGED }
     :: d_step { place[1] == ACTIVE -> place[1] = MERGED }
-#ifdef KEEPER_LOST
-    :: d_step { place[0] == DOUBTFUL -> place[0] = ACTIVE }
-    :: d_step { place[1] == DOUBTFUL -> place[1] = ACTIVE }
+#ifdef REPLICATED
+    /* the table is loaded anew: what ZooKeeper does not know is set aside */
     :: d_step { place[0] == DOUBTFUL -> assert(state != COMMITTED); place[0] = IGNORED }
     :: d_step { place[1] == DOUBTFUL -> assert(state != COMMITTED); place[1] = IGNORED }
+#endif
+#ifdef OWNER_LOST
+    /* op/abandon.c, at another node: one change that proves that the lock is free, and raises the owner's epoch */
+#ifdef ABANDON_ALIVE
+    :: d_step { !abandoned && !calm && state < COMMITTED ->
+#else
+    :: d_step { lock == NOBODY && !abandoned && !calm && state != COMMITTED && state != ABORTED ->
+#endif
+        late_valid = false;
+        abandoned = true;
+        if
+        :: state == COMMITTING -> set_record(COMMITTED, NOBODY)
+        :: else ->
+            may_abort = true;
+            decision = ABORTING;
+            set_record(ABORTED, NOBODY)
+        fi }
 #endif
     /* a change whose answer was lost: made now, unless its session and epoch are gone, or never */
     :: d_step { late_change != 0 ->
@@ -1024,7 +1160,8 @@ proctype World()
         :: state == COMMITTED -> committed()
         :: else -> aborted()
         fi;
-        assert(clean || left_folder);
+        /* An operation that was under way when its transaction was abandoned leaves the folder to the next start. */
+        assert(clean || abandoned);
         assert(!in_detached(0) && !in_detached(1));
         assert(!alters[0].runs && !alters[ALTERS - 1].runs);
         assert(lock != NOBODY && node[lock].at == IDLE && request == NONE);
@@ -1094,7 +1231,7 @@ commit:
     ask(COMMIT);
     if
     :: d_step { got == OK -> got = NONE; prepared = false }; goto finished
-    :: d_step { got == REFUSED -> assert(!prepared); got = NONE }; goto finished
+    :: d_step { got == REFUSED -> assert(!prepared || abandoned); got = NONE }; goto finished
     :: d_step { got == NOT_DONE || got == UNKNOWN -> got = NONE }; goto commit
     /* it has been told so; or an impatient operator tries */
     :: d_step { got == NOT_DONE || got == UNKNOWN -> got = NONE; prepared = false }
