@@ -749,8 +749,10 @@ static void commit_reloaded(struct op *op, int code)
         commit_restart(commit);
         return;
     }
+    /* What was given up is forgotten with the targets: not "record", which would not tell it. */
     commit_forget_targets(commit);
-    commit_wait_and_retry(commit, "record");
+    commit->unsure = true;
+    commit_wait_and_retry(commit, "target");
 }
 
 static void commit_recorded(struct op *op, int code)

@@ -71,7 +71,7 @@ static void clear_work(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     op->work_code =
-        commit->obey || commit->n_lost
+        commit->obey || commit->n_lost || op->txn->record.n_discarded
             ? commit_set_aside(commit, &op->work_error)
             : held_remove(commit->xid, commit->roots, commit->n_roots, false, &op->work_error);
 }

@@ -29,7 +29,7 @@ CASES_PER_TABLE = 40
 PROBLEMS_MAX = 8
 # Steps without an effect of their own: they only decide, or wait for other operations.
 WITHOUT_EFFECT = {
-    "write.admit", "write.compare", "prepare.drain", "prepare.limits", "commit.target", "commit.follow",
+    "write.admit", "write.compare", "prepare.drain", "prepare.limits", "commit.target", "commit.discard", "commit.follow",
     "rollback.drain", "recover.resume", "sink_recover.end",
 }
 # Effects that are not announced (op_sent): a question, or work on a thread that can be killed at its end only.
@@ -40,8 +40,7 @@ WITHOUT_SENT = WITHOUT_EFFECT - {"sink_recover.end"} | {
     "abandon.read", "fsck.list", "fsck.load", "fsck.tables", "fsck.look", "fsck.judge", "fsck.recheck",
 }
 ONLY_REPLICATED = {"commit.confirm", "commit.settle"}
-# What is given up for good, or converted (convert.*): in test_resolve.py.
-RESOLVE = {"commit.resolve", "commit.discard"}
+# What is converted (convert.*): in test_resolve.py.
 
 _numbers = itertools.count(1)
 
@@ -124,13 +123,17 @@ class World:
         for verb in verbs:
             self.life.call(lambda c: getattr(c, verb)(xid)).ok()
         if "commit" in verbs:
-            self.expected.append(first)
+            self.expect(first)
+
+    def expect(self, first, tables=None):
+        """These 20 rows, in both tables."""
+        self.expected.append((first, tuple(tables or self.tables)))
 
     def check(self):
         log = self.log()
-        numbers = [n for first in self.expected for n in range(first, first + 20)]
-        want = [str(v) for v in (len(numbers), sum(numbers), len(numbers))]
         for name, table in zip(self.names, self.tables):
+            numbers = [n for first, tables in self.expected if table in tables for n in range(first, first + 20)]
+            want = [str(v) for v in (len(numbers), sum(numbers), len(numbers))]
             got = self.engine.value(f"SELECT count(), sum(a), uniqExact(a) FROM {table}").split()
             assert got == want, f"{table}: {got}, not {want}\n{log}"
             assert self.engine.detached(name) == [], log
@@ -181,7 +184,7 @@ def story_sink(world, fault):
         first = world.write(f"{xid}:{run}")
         world.end(f"{xid}:{run}", first, *verbs)
         if xid == "yes":
-            world.expected.append(first)
+            world.expect(first)
     life.arm(fault)
     for _ in range(20):
         answer = life.call(lambda c: c.recover(name, 2, [f"yes:{run}"])).ok()
@@ -253,6 +256,39 @@ def story_blocked(world, fault):
     world.end(xid, first, "commit")
 
 
+def story_discard(world, fault):
+    """Of two tables one is another one for good: an operator gives up what was for it, and the rest is committed."""
+    run, life, engine = next(_numbers), world.life, world.engine
+    (name, table), other = min_and_max(world)
+    xid = f"given-up:{run}"
+    world.begin(xid)
+    first = world.write(xid, sorted(world.tables))
+    world.end(xid, first, "prepare")
+    engine.query(f"RENAME TABLE {table} TO {engine.table(name + '_away')}")
+    engine.make(name, "other String", "ENGINE = MergeTree ORDER BY other")
+    with life.impatient():
+        life.call(lambda c: c.commit(xid)).fails("BLOCKED")
+    life.arm(fault)
+    body, target = b'{"action": "discard"}', world.life.client.path(xid, "resolve", reason="for good")
+    for _ in range(4):  # a first death may be of the blocked retry that the restart began with
+        life.call(lambda c: c.request("POST", target, body))
+    answer = life.call(lambda c: c.commit(xid)).ok()
+    assert (answer["heuristic"], answer["discarded_rows"]) == ("mixed", 20), answer
+    engine.query(f"DROP TABLE {table}" + ("" if engine.is_old else " SYNC"))
+    engine.query(f"RENAME TABLE {engine.table(name + '_away')} TO {table}")
+    world.expect(first, [other])
+    lost = [path for root in engine.roots() for path in (root / "chxa" / "lost").glob(f"t-{xid}*")]
+    assert sum(part.name.isdigit() for path in lost for part in path.iterdir()) == 3, lost
+    for path in lost:
+        shutil.rmtree(path)
+        path.parent.rmdir()
+
+
+def min_and_max(world):
+    """((the first table's name, the first table), the second table)."""
+    return min(zip(world.names, world.tables)), max(world.tables)
+
+
 def story_abandon(world, fault):
     """Another node prepared for a sink and is gone for good: the sink's writer is told where, an operator ends it here."""
     run, life = next(_numbers), world.life
@@ -298,12 +334,13 @@ STORIES = {
     "recover": story_recover,
     "half": story_half,
     "blocked": story_blocked,
+    "discard": story_discard,
     "abandon": story_abandon,
     "fsck": story_fsck,
 }
 DIES = ("recover", "half", "blocked")  # once without any fault
 # Heads of the names of the steps for which a story is told: these differ from the others in them.
-ONLY = {"half": ("commit.", "rollback."), "blocked": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
+ONLY = {"half": ("commit.", "rollback."), "blocked": "commit.", "discard": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
 
 
 # ---- the matrix ----
@@ -400,7 +437,7 @@ def test_every_step_of_the_tables_is_visited(world, engine_name, store_name):
     for story in STORIES:
         visits += visited_by(world, story, (engine_name, store_name))
     without_effect = WITHOUT_EFFECT | (set() if world.engine.is_old else ONLY_REPLICATED)
-    for step in sorted(step for step in steps_in_code() - RESOLVE if not step.startswith("convert.")):
+    for step in sorted(step for step in steps_in_code() if not step.startswith("convert.")):
         assert visits[f"{step}:before"], f"{step} is in no story"
         has_effect = any(visits[f"{step}:{effect}"] for effect in EFFECTS)
         assert has_effect or step in without_effect, f"{step} started no effect"
@@ -415,6 +452,7 @@ SAMPLE = {  # heads of the names of steps
     "recover": "recover",
     "half": ("commit.quiet", "commit.look", "rollback.clear"),
     "blocked": ("commit.retreat", "commit.block", "commit.mend"),
+    "discard": ("commit.resolve", "commit.discard"),
     "abandon": ("abandon.", "sink_recover.owners"),
     "fsck": "",
 }
