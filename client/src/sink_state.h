@@ -25,8 +25,8 @@
 
 #include "client/include/chxa/chxa.h"
 
-#define CX_SINK_NAME_BYTES_MAX 200u /* so that an id made from it is not too long */
-#define CX_SINK_PENDING_MAX    100000u
+#define CX_SINK_NAME_BYTES_MAX 200u   /* so that an id made from it is not too long */
+#define CX_SINK_PENDING_MAX    10000u /* what one recovery takes */
 
 /* Prepared, and not known to be committed. */
 struct cx_sink_entry {

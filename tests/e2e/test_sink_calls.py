@@ -363,7 +363,8 @@ def test_options_are_checked(make):
     sink = make()
     for name in ("", "a b", "x" * 201, ".."):
         Sink(sink.writer, name, sink.table).open().fails("INVALID_REQUEST")
-    sink.open(pending_max=0).fails("INVALID_REQUEST")
+    for pending_max in (0, 10_001):
+        sink.open(pending_max=pending_max).fails("INVALID_REQUEST")
 
 
 def test_the_server_is_away(engine, node, client, make, monkeypatch):

@@ -503,7 +503,7 @@ struct chxa_sink_options {
     struct chxa_stream_options stream; /* the statement, and when a write is cut */
     /* of the open transaction; 0: the node's. Longer than a checkpoint ever takes */
     uint64_t timeout_ms;
-    /* 1000; prepared transactions, above which snapshot is refused with BUSY */
+    /* 1000, at most 10000; prepared transactions, above which snapshot is refused with BUSY */
     unsigned pending_max;
     uint64_t commit_deadline_ms; /* 120000; of one notify, or of the commits in open */
 };
