@@ -177,7 +177,7 @@ def test_request(opened, node, xid):
     assert listed["status"] == 200 and json.loads(listed["body"])["nodes"]
     missing = call("request", node.url, "GET", f"/v1/transactions/{xid}").fails("TXN_NOT_FOUND")
     assert json.loads(missing["body"])["error"]["code"] == "TXN_NOT_FOUND" and missing["status"] == 404
-    call("request", None, "GET", "/nowhere").fails("ROUTE_NOT_FOUND")
+    call("request", None, "GET", "/v1/nowhere").fails("ROUTE_NOT_FOUND")
     call("request", None, "get", "/v1/nodes").fails("INVALID_REQUEST")
     call("request", None, "GET", "no slash").fails("INVALID_REQUEST")
 
