@@ -517,38 +517,61 @@ int insert_head_parse_with(const char *text, size_t len, insert_parameter *param
     return 0;
 }
 
-/* The first word that can decide, at the depth of no bracket: behind WITH, what the WITH is for. */
+/* The words behind which no other statement can stand, so that they decide at once. */
+static bool at_reading(const struct parse *parse)
+{
+    static const char *const words[] = {"SELECT", "EXPLAIN", "SHOW",  "DESCRIBE",
+                                        "DESC",   "EXISTS",  "CHECK", NULL};
+    for (const char *const *word = words; *word; word++)
+        if (at_word(parse, *word))
+            return true;
+    return at_char(parse, '(');
+}
+
+/* Is the current token one that more text could change? */
+static bool is_cut(const struct parse *parse)
+{
+    const struct insert_lexer *lexer = &parse->lexer;
+    const struct token *token = &parse->token;
+    if (token->kind == TOKEN_END || token->kind == TOKEN_ERROR || token->end == lexer->len)
+        return true; /* a quote or comment that is not closed yet, or nonsense */
+    /* the beginning of a blank in UTF-8, perhaps */
+    return (unsigned char)lexer->text[token->begin] >= 0x80 && lexer->len - token->begin < 4;
+}
+
+/* Behind a WITH, or DDL that another statement may run beside: INSERT INTO is looked for up to the end,
+ * for any word before it, SELECT too, may be a name. */
+static enum insert_kind find_insert(struct parse *parse, bool whole)
+{
+    bool inserts = false; /* the last token is INSERT */
+    for (;;) {
+        advance(parse);
+        if (!whole && is_cut(parse))
+            return INSERT_KIND_UNDECIDED;
+        if (parse->token.kind == TOKEN_ERROR)
+            return INSERT_KIND_UNREADABLE;
+        if (parse->token.kind == TOKEN_END)
+            return INSERT_KIND_OTHER;
+        if (inserts && at_word(parse, "INTO"))
+            return INSERT_KIND_INSERT;
+        inserts = at_word(parse, "INSERT");
+    }
+}
+
 enum insert_kind insert_head_kind(const char *text, size_t len, bool whole)
 {
     struct parse parse = {.lexer = {.text = text, .len = len}};
-    enum insert_kind unknown = whole ? INSERT_KIND_OTHER : INSERT_KIND_UNDECIDED;
-    size_t depth = 0;
-    bool behind_with = false;
-    for (;;) {
-        advance(&parse);
-        /* A token that touches the end may go on. */
-        if (parse.token.kind == TOKEN_END || (parse.token.end == len && !whole))
-            return unknown;
-        if (!whole && (unsigned char)text[parse.token.begin] >= 0x80 && len - parse.token.begin < 4)
-            return unknown; /* the beginning of a blank in UTF-8, perhaps */
-        if (parse.token.kind == TOKEN_ERROR)
-            return unknown; /* a quote or comment that is not closed yet, or nonsense */
-        if (!behind_with) {
-            if (at_word(&parse, "INSERT"))
-                return INSERT_KIND_INSERT;
-            if (!at_word(&parse, "WITH"))
-                return INSERT_KIND_OTHER;
-            behind_with = true;
-        } else if (at_char(&parse, '(') || at_char(&parse, '[') || at_char(&parse, '{')) {
-            depth++;
-        } else if (at_char(&parse, ')') || at_char(&parse, ']') || at_char(&parse, '}')) {
-            depth -= depth > 0;
-        } else if (depth == 0 && at_word(&parse, "INSERT")) {
-            return INSERT_KIND_INSERT;
-        } else if (depth == 0 && (at_word(&parse, "SELECT") || at_char(&parse, ';'))) {
-            return INSERT_KIND_OTHER;
-        }
-    }
+    advance(&parse);
+    if (!whole && is_cut(&parse))
+        return INSERT_KIND_UNDECIDED;
+    if (at_word(&parse, "INSERT"))
+        return INSERT_KIND_INSERT;
+    if (parse.token.kind == TOKEN_END || at_reading(&parse))
+        return INSERT_KIND_OTHER;
+    /* A blank or comment that only some servers know, say. */
+    if (parse.token.kind != TOKEN_WORD)
+        return INSERT_KIND_UNREADABLE;
+    return find_insert(&parse, whole);
 }
 
 void insert_head_clear(struct insert_head *head)

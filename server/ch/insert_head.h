@@ -62,11 +62,13 @@ int insert_head_parse_with(const char *text, size_t len, insert_parameter *param
                            struct insert_head *ret_head, struct error *error);
 
 enum insert_kind {
-    INSERT_KIND_UNDECIDED, /* the text is too short to tell */
-    INSERT_KIND_INSERT,    /* begins as an INSERT does, behind a WITH too */
-    INSERT_KIND_OTHER,     /* any other statement, or none */
+    INSERT_KIND_UNDECIDED,  /* the text is too short to tell */
+    INSERT_KIND_INSERT,     /* begins as an INSERT does, behind a WITH too */
+    INSERT_KIND_OTHER,      /* any other statement, or none */
+    INSERT_KIND_UNREADABLE, /* no statement as far as this lexer can tell; a server may see one */
 };
-/* What a text whose beginning this is would be. Never undecided when whole is said. */
+/* What a text whose beginning this is would be. Never undecided when whole is said. INSERT, too, for what
+ * has an INSERT INTO where a server may see a statement of its own; insert_head_parse refuses it. */
 enum insert_kind insert_head_kind(const char *text, size_t len, bool whole);
 void insert_head_clear(struct insert_head *head);
 

@@ -74,8 +74,8 @@ static bool skip_blanks(struct insert_lexer *lexer)
         size_t blank = blank_length(lexer, lexer->pos);
         if (blank) {
             lexer->pos += blank;
-        } else if (starts_with(lexer, lexer->pos, "--") || starts_with(lexer, lexer->pos, "# ") ||
-                   starts_with(lexer, lexer->pos, "#!")) {
+        } else if (starts_with(lexer, lexer->pos, "--") || starts_with(lexer, lexer->pos, "//") ||
+                   starts_with(lexer, lexer->pos, "# ") || starts_with(lexer, lexer->pos, "#!")) {
             lexer->pos = find_behind(lexer, lexer->pos, "\n", 1, &found);
         } else if (starts_with(lexer, lexer->pos, "/*")) {
             if (!skip_block_comment(lexer))

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Of a statement in front of its rows, decoded; ClickHouse's own max_query_size is 256 KiB. */
 #define STATEMENT_BYTES_MAX ((size_t)1024 * 1024)
@@ -41,6 +42,84 @@ static const char *named(const struct http_request *request, const char *param, 
     if (value == NULL || *value == '\0')
         value = http_request_header(request, header);
     return value && *value ? value : NULL;
+}
+
+/* What is said twice, ClickHouse and this server could read differently; a misspelt name of ours would
+ * leave a write outside of its transaction. */
+static const char *const own_names[][2] = {{"chxa_txn", "X-Chxa-Transaction"},
+                                           {"chxa_write_id", "X-Chxa-Write-Id"},
+                                           {"chxa_views", "X-Chxa-Views"}};
+#define N_OWN_NAMES (sizeof own_names / sizeof *own_names)
+
+static bool is_own(const char *name, size_t which)
+{
+    for (size_t i = 0; i < N_OWN_NAMES; i++)
+        if (strcasecmp(own_names[i][which], name) == 0)
+            return which == 1 || strcmp(own_names[i][which], name) == 0;
+    return false;
+}
+
+static size_t count_params(const struct http_request *request, const char *name)
+{
+    const char *other, *value;
+    size_t n = 0;
+    for (size_t i = 0; http_request_param_at(request, i, &other, &value); i++)
+        n += strcmp(other, name) == 0;
+    return n;
+}
+
+static size_t count_headers(const struct http_request *request, const char *name)
+{
+    const char *other, *value;
+    size_t n = 0;
+    for (size_t i = 0; http_request_header_at(request, i, &other, &value); i++)
+        n += strcasecmp(other, name) == 0;
+    return n;
+}
+
+static bool refuse_name(struct front *front, const char *name, const char *what)
+{
+    char *text = mem_printf("%.100s %s", name, what);
+    front_answer_error(front, CHXA_E_INVALID_REQUEST, text);
+    free(text);
+    return false;
+}
+
+/* Names of ours are those that exist, each once and with a value. False: answered. */
+static bool check_own_names(struct front *front)
+{
+    const struct http_request *request = front->request;
+    const char *name, *value;
+    for (size_t i = 0; http_request_param_at(request, i, &name, &value); i++)
+        if (strncasecmp(name, "chxa_", 5) != 0)
+            continue;
+        else if (!is_own(name, 0))
+            return refuse_name(front, name, "is no parameter of this server");
+        else if (*value == '\0' || count_params(request, name) > 1)
+            return refuse_name(front, name, *value ? "is given twice" : "is empty");
+    for (size_t i = 0; http_request_header_at(request, i, &name, &value); i++)
+        if (strncasecmp(name, "X-Chxa-", 7) != 0)
+            continue;
+        else if (!is_own(name, 1))
+            return refuse_name(front, name, "is no header of this server");
+        else if (*value == '\0' || count_headers(request, name) > 1)
+            return refuse_name(front, name, *value ? "is given twice" : "is empty");
+    return true;
+}
+
+/* What decides where the rows go is said once. False: answered. */
+static bool check_statement_names(struct front *front)
+{
+    static const char *const params[] = {"query", "query_id", "database", "decompress", NULL};
+    static const char *const headers[] = {"Content-Encoding", "Content-Type",
+                                          "X-ClickHouse-Database", "X-ClickHouse-Query-Id", NULL};
+    for (const char *const *name = params; *name; name++)
+        if (count_params(front->request, *name) > 1)
+            return refuse_name(front, *name, "is given twice");
+    for (const char *const *name = headers; *name; name++)
+        if (count_headers(front->request, *name) > 1)
+            return refuse_name(front, *name, "is given twice");
+    return true;
 }
 
 /* ClickHouse takes any text for a query id; ours are stricter. */
@@ -208,6 +287,12 @@ static bool decide(struct front *front, bool whole)
         if (try_insert(front, whole))
             return true;
         break;
+    case INSERT_KIND_UNREADABLE:
+        front_answer_error(
+            front, CHXA_E_INVALID_QUERY,
+            "what begins like this is no statement that is read here, so that it "
+            "cannot be told whether it inserts; inside a transaction it is not passed on");
+        return true;
     case INSERT_KIND_UNDECIDED:
         break;
     }
@@ -325,12 +410,23 @@ void api_clickhouse(struct api_call *call)
     front->call = call;
     front->request = request;
     front->raw.bytes_max = RAW_BYTES_MAX;
-    if (!read_names(front))
+    if (!check_own_names(front) || !read_names(front))
         return;
-    /* ClickHouse changes nothing for a GET, and knows statements at "/" only. */
-    bool posts = strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0;
     bool ours = *front->xid || front->implicit;
-    if (!ours || !posts || strcmp(http_request_path(request), "/") != 0) {
+    bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    bool posts = strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0;
+    if (ours && !check_statement_names(front))
+        return;
+    /* A path may be a handler with a statement of its own. */
+    if (*front->xid && !reads && strcmp(http_request_path(request), "/") != 0) {
+        front_answer_error(front, CHXA_E_INVALID_REQUEST,
+                           "inside a transaction, statements are taken at / only");
+        return;
+    }
+    /* A form's statement is one of its parts. ClickHouse changes nothing for a GET; for what else is
+     * no statement of ours to read, it is told to change nothing. */
+    front->reads_only = ours && (!posts || front_has_form(request));
+    if (!ours || front->reads_only) {
         front_pass(front);
         return;
     }

@@ -29,6 +29,7 @@ struct front {
     /* what the request says */
     char xid[CHXA_XID_BYTES_MAX + 1]; /* "": none was named */
     bool implicit;                    /* … and it gets one of its own */
+    bool reads_only;                  /* passed on with readonly=2 */
     char write_id[CHXA_XID_BYTES_MAX + 1];
     char *query_id; /* what the answer says; owned */
 
@@ -69,6 +70,8 @@ void front_feed(struct front *front);
 
 /* ---- api_clickhouse_pass.c ---- */
 
+/* Is the body multipart/form-data? ClickHouse takes parameters from it, the statement too. */
+bool front_has_form(const struct http_request *request);
 /* Passes the request on; front->raw goes first. */
 void front_pass(struct front *front);
 

@@ -135,6 +135,13 @@ static size_t copy_fields(struct front *front, struct ch_pass_field *fields)
     return n;
 }
 
+bool front_has_form(const struct http_request *request)
+{
+    static const char form[] = "multipart/form-data";
+    const char *type = http_request_header(request, "Content-Type");
+    return type && strncasecmp(type, form, sizeof form - 1) == 0;
+}
+
 static bool may_pass(const struct front *front)
 {
     const char *path = http_request_path(front->request);
@@ -162,10 +169,17 @@ void front_pass(struct front *front)
                                          "taken here (passthrough = none)");
         return;
     }
+    /* 18.16 lets a form's parameter override the URL's. */
+    if (api->passthrough == API_PASS_READS && front_has_form(front->request)) {
+        front_answer_error(front, CHXA_E_METHOD_NOT_ALLOWED,
+                           "a form could change what it likes (passthrough = reads)");
+        return;
+    }
     const char *method = http_request_method(front->request);
-    bool posts = strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
-    char *target = make_target(http_request_target(front->request),
-                               posts && api->passthrough == API_PASS_READS);
+    bool reads_only = api->passthrough == API_PASS_READS || front->reads_only;
+    /* For a GET ClickHouse does it by itself. */
+    char *target =
+        make_target(http_request_target(front->request), reads_only && strcmp(method, "GET") != 0);
     struct ch_pass_request request = {
         .method = method,
         .target = target,
