@@ -116,6 +116,15 @@ static char *clean_value(const char *value, size_t len)
     return clean;
 }
 
+static bool is_token(const char *name)
+{
+    for (; *name; name++)
+        if ((unsigned char)*name <= 0x20 || (unsigned char)*name >= 0x7f ||
+            strchr("\"(),/:;<=>?@[\\]{}", *name))
+            return false;
+    return true;
+}
+
 static void read_field(struct ch_pass *pass, const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
@@ -132,8 +141,7 @@ static void read_field(struct ch_pass *pass, const char *line, size_t len)
     bool framing = strcasecmp(name, "Content-Length") == 0;
     if (framing && *text && strlen(text) <= 18 && strspn(text, "0123456789") == strlen(text))
         pass->body_bytes = (int64_t)strtoll(text, NULL, 10);
-    if (is_hop(name) || name[strcspn(name, " \t\"(),/;<=>?@[\\]{}")] ||
-        pass->n_fields == FIELDS_MAX) {
+    if (is_hop(name) || !is_token(name) || pass->n_fields == FIELDS_MAX) {
         free(name);
         free(text);
         return;
@@ -178,6 +186,8 @@ static size_t pass_header(char *line, size_t size, size_t count, void *arg)
 static size_t pass_body(char *data, size_t size, size_t count, void *arg)
 {
     struct ch_pass *pass = arg;
+    if (!pass->head_told)
+        return 0; /* of another protocol, behind a 101 that nobody asked for */
     if (pass->held) {
         pass->paused = true;
         return CURL_WRITEFUNC_PAUSE;
@@ -451,7 +461,10 @@ static void set_method(struct ch_pass *pass, const struct ch_pass_request *reque
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1l);
         return;
     }
-    if (request->body_bytes != 0 || strcmp(request->method, "POST") == 0) {
+    /* Without a length, some servers would wait for a body until the connection ends. */
+    bool may_be_empty =
+        strcmp(request->method, "GET") == 0 || strcmp(request->method, "DELETE") == 0;
+    if (request->body_bytes != 0 || !may_be_empty) {
         curl_easy_setopt(easy, CURLOPT_POST, 1l);
         curl_easy_setopt(easy, CURLOPT_READFUNCTION, pass_read);
         curl_easy_setopt(easy, CURLOPT_READDATA, pass);
