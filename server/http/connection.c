@@ -111,7 +111,8 @@ void conn_close(struct http_conn *conn)
     bool body_whole = conn->body.done;
     conn_set_state(conn, CONN_CLOSED);
     conn->write_deadline_ms = 0;
-    uv_close((uv_handle_t *)&conn->tcp, conn_handle_closed);
+    if (!conn->reset || uv_tcp_close_reset(&conn->tcp, conn_handle_closed) < 0)
+        uv_close((uv_handle_t *)&conn->tcp, conn_handle_closed);
     uv_close((uv_handle_t *)&conn->timer, conn_handle_closed);
     struct http_request *request = conn->request;
     conn->request = NULL;
@@ -274,8 +275,11 @@ void conn_replied(struct http_conn *conn)
 
 void conn_reply_over(struct http_conn *conn, bool whole)
 {
-    if (!whole)
+    if (!whole) {
         conn->failed = true;
+        /* Of an answer that only the connection's end ends, the client must not take this for it. */
+        conn->reset = conn->request->reply_chunked && conn->request->head.minor == 0;
+    }
     conn_kick(conn);
 }
 

@@ -98,6 +98,7 @@ struct http_conn {
     bool reading;          /* uv_read_start is on */
     bool eof;              /* the client has shut its side */
     bool failed;           /* a write failed: to be closed on the next turn */
+    bool reset;            /* … in a way that cannot be taken for the end of an answer */
     bool kicked;
     bool close_after; /* no further request on this connection */
 };
