@@ -65,7 +65,7 @@ static const char *check_head(const struct native_block *block)
     if (packed < HEADER_BYTES)
         return "a block that is shorter than its head";
     if (packed > NATIVE_BLOCK_BYTES_MAX || unpacked > NATIVE_BLOCK_BYTES_MAX)
-        return "a block of more than 64 MiB";
+        return "a block of more than 16 MiB";
     return NULL;
 }
 
@@ -135,6 +135,12 @@ size_t native_block_take(struct native_block *block, char *to, size_t room)
     if (len)
         memcpy(to, block->content + block->at, len);
     block->at += len;
+    if (block->at == block->content_len) {
+        /* a few hundred packed bytes may have become megabytes, on many connections at once */
+        free(block->content);
+        block->content = NULL;
+        block->content_len = block->at = 0;
+    }
     return len;
 }
 

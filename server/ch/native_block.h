@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 /* Of a block, packed and unpacked. ClickHouse and its clients make blocks of about 1 MiB. */
-#define NATIVE_BLOCK_BYTES_MAX ((size_t)64 * 1024 * 1024)
+#define NATIVE_BLOCK_BYTES_MAX ((size_t)16 * 1024 * 1024)
 
 struct native_block;
 
