@@ -251,6 +251,8 @@ static void judge_next(struct round *round)
     int code = error->code;
     bool hopeless = round->untrusted && round->next >= candidates(round);
     round->may_go_on = error->retryable || (code == CHXA_ERR_UNREACHABLE && !hopeless);
+    if (code == CHXA_ERR_BLOCKED && !call->waits)
+        round->may_go_on = false; /* an answer, for who does not wait for the end */
     round->other_node |=
         code == CHXA_ERR_NOT_READY || code == CHXA_ERR_STORE_UNAVAILABLE || code == CHXA_ERR_BUSY;
     if (code == CHXA_ERR_INVALID_REQUEST && call->waits && !round->no_wait_ms) {

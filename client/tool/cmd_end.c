@@ -16,6 +16,13 @@ typedef int one_function(struct tool *tool, const char *xid);
 
 /* ---- questions ---- */
 
+/* The action as a sentence has it: "roll it back", "commit it"; free with free(). */
+static char *do_it(const char *action)
+{
+    return strcmp(action, "rollback") == 0 ? tool_strdup("roll it back")
+                                           : tool_printf("%s it", action);
+}
+
 /* TOOL_OK: go on. What loses rows wants the id, or --force. */
 static int ask_to_lose(struct tool *tool, const char *xid, const char *action, const char *what)
 {
@@ -27,9 +34,11 @@ static int ask_to_lose(struct tool *tool, const char *xid, const char *action, c
         free(sentence);
         return TOOL_DECLINED;
     }
-    char *question = tool_printf("%s: %s. Type the id to %s:", xid, what, action);
+    char *doing = do_it(action);
+    char *question = tool_printf("%s: %s. Type the id to %s:", xid, what, doing);
     bool agreed = ask_person(question, xid);
     free(question);
+    free(doing);
     if (agreed)
         return TOOL_OK;
     return ask_report(tool, xid, action, TOOL_DECLINED, "that is not the id; nothing was done",
@@ -123,12 +132,15 @@ static bool is_state(const json_t *record, const char *state)
 static int report_dry_run(struct tool *tool, const json_t *record, const char *action, bool allowed)
 {
     const char *xid = view_text(record, "xid");
-    char *now = describe(record);
-    char *sentence = allowed ? tool_printf("would %s it (it is %s)", action, now)
-                             : tool_printf("could not %s it: it is %s", action, now);
+    char *now = describe(record), *doing = do_it(action);
+    bool incomplete = strcmp(action, "commit") == 0 && is_state(record, "Initialized");
+    char *sentence = allowed ? tool_printf("would %s (it is %s)", doing, now)
+                             : tool_printf("could not %s: it is %s%s", doing, now,
+                                           incomplete ? "; with --one-phase it could" : "");
     int rc = ask_report(tool, xid, action, allowed ? TOOL_OK : TOOL_REFUSED, sentence,
                         advice_state(record), NULL);
     free(sentence);
+    free(doing);
     free(now);
     return rc;
 }
@@ -143,8 +155,13 @@ static int report_end(struct tool *tool, const char *xid, const char *action, co
                       const char *state, const struct chxa_error *error)
 {
     int rc = ask_exit_of(error);
-    const char *sentence = rc == TOOL_OK        ? done
+    bool never_prepared = strcmp(action, "commit") == 0 && error->code == CHXA_ERR_WRONG_STATE &&
+                          error->state == CHXA_STATE_INITIALIZED;
+    const char *sentence = rc == TOOL_OK ? done
+                           : error->code == CHXA_ERR_BLOCKED
+                               ? "not finished; chxa show says what can be done"
                            : rc == TOOL_UNKNOWN ? "not finished, or not known: ask again"
+                           : never_prepared     ? "refused without --one-phase"
                            : rc == TOOL_REFUSED ? "refused"
                                                 : "failed";
     return ask_report(tool, xid, action, rc, sentence, rc == TOOL_OK ? state : state_after(error),
@@ -281,6 +298,7 @@ static int post(struct tool *tool, const char *xid, const char *verb, const char
     json_decref(body);
     const char *state = json_string_value(json_object_get(answer, "state"));
     char *sentence = rc == TOOL_OK ? tool_printf("%s: it is %s now", action, state ? state : "done")
+                     : error.code == CHXA_ERR_BLOCKED ? tool_printf("%s: still blocked", action)
                      : rc == TOOL_UNKNOWN
                          ? tool_printf("%s: under way; it is %s. To wait for the end: chxa show %s",
                                        action, state ? state : "not known", xid)

@@ -84,8 +84,8 @@ static int ask_for_plan(const struct plan *plan)
     if (!ask_can_prompt()) {
         if (plan->n_prepared_rollback == 0)
             return TOOL_OK;
-        tool_complain("%zu prepared transactions would be rolled back; --force does it",
-                      plan->n_prepared_rollback);
+        tool_complain("%zu prepared transaction%s would be rolled back; --force does it",
+                      plan->n_prepared_rollback, plan->n_prepared_rollback == 1 ? "" : "s");
         return TOOL_DECLINED;
     }
     char *question =
@@ -148,7 +148,14 @@ static int recover_sink(struct tool *tool, const char *sink)
         tool_json_set(tool->document, "epoch", json_integer((json_int_t)plan.epoch));
         tool_json_set(tool->document, "plan", json_deep_copy(planned));
     }
-    if (!tool->options->dry_run) {
+    /* A sink's entry stays for ever: none is made for a slip of the pen. */
+    bool unknown = view_number(plan.state, "epoch") == 0 && !epoch.given &&
+                   json_array_size(json_object_get(plan.state, "open")) == 0;
+    if (unknown) {
+        tool_complain("nobody has used a sink of this name; chxa sinks lists those that have "
+                      "something open. To fence it all the same: --epoch 1");
+        rc = TOOL_NOT_FOUND;
+    } else if (!tool->options->dry_run) {
         rc = ask_for_plan(&plan);
         if (rc == TOOL_OK)
             rc = carry_out(&plan, planned);

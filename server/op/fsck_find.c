@@ -291,8 +291,9 @@ static void compare_blocked(struct fsck *fsck, const struct chxa_record *record)
         return;
     finding->message = mem_strdup(record->reason ? record->reason : "blocked");
     finding->mend = mem_printf("mend what the reason names, then: chxa resolve %s --retry. If it "
-                               "cannot be mended: chxa resolve %s --discard --reason TEXT",
-                               record->xid, record->xid);
+                               "cannot be mended: chxa resolve %s --convert for a table that was "
+                               "altered, else chxa resolve %s --discard --reason TEXT",
+                               record->xid, record->xid, record->xid);
     for (size_t i = 0; i < record->n_writes; i++)
         compare_write(fsck, record, &record->writes[i]);
 }
@@ -356,8 +357,8 @@ static void tell_set_aside(struct fsck *fsck, const struct held_folder *folder)
 {
     struct coord_finding *finding =
         fsck_add(fsck, "set_aside",
-                 "rows that an operator gave up, or whose record the store has lost; nothing "
-                 "attaches them any more");
+                 "rows that an operator gave up or converted, or whose record the store has lost; "
+                 "nothing attaches them any more");
     if (finding == NULL)
         return;
     size_t n_parts = 0;

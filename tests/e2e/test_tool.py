@@ -294,6 +294,9 @@ def test_sinks(tool, make):
     assert every["job.3"]["open"] == 0 and every["job.3"]["checkpoint"]["epoch"] == 1
     assert "job.1" in tool("sinks").out
     tool("sinks", "nobody", exit=4)
+    # A wrong name is no new sink.
+    assert "--epoch 1" in tool("recover", "nobody", "--force", exit=4).err
+    tool("sinks", "nobody", exit=4)
 
 
 @pytest.fixture
@@ -663,7 +666,7 @@ def test_a_person_lists_shows_and_rolls_back(terminal, make, client):
     # It asks; a wrong answer, no answer and a Ctrl-D all leave it alone.
     for answer in ("yes", "", xid[:-1]):
         terminal.begin(f"chxa rollback {xid}")
-        terminal.wait(rf"{xid}: it is Prepared, 2 rows.*\n?.*Type the id to rollback:")
+        terminal.wait(rf"{xid}: it is Prepared, 2 rows.*\n?.*Type the id to roll it back:")
         terminal.type(answer)
         assert terminal.end() == 8
         assert client.get(xid)["state"] == "Prepared"

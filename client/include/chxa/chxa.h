@@ -402,7 +402,7 @@ CHXA_API void chxa_records_free(struct chxa_txn_record *records, size_t n);
  * tools. method is GET, PUT, POST or DELETE. path begins with '/', may have a query, and is encoded as it goes on the
  * wire. base_url NULL: any node. body may be NULL; it is JSON. The answer's status is in error->http_status, its body
  * (also of an error answer) in *ret_body, NUL-terminated, to be freed with chxa_free; on failure without an answer
- * *ret_body is NULL (it is always set). Returns the error's code, or CHXA_OK for 2xx (202 too).
+ * *ret_body is NULL (it is always set). Returns the error's code, or CHXA_OK for 2xx (202 too). BLOCKED is not repeated.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_request(struct chxa_client *client, const char *base_url,
                                           const char *method, const char *path, const char *body,
