@@ -350,8 +350,20 @@ out:
 struct syncing {
     size_t files_left; /* counting stops at 0 */
     bool counting;
+    bool refused; /* the disk did not keep something: an fsync failed */
     unsigned depth;
 };
+
+/* 0, or a negative errno. What an fsync that failed was about is not known to be on disk, ever: the
+ * kernel may drop the pages and say yes the next time (PostgreSQL's "fsyncgate", 2018). */
+static int sync_file(struct syncing *syncing, int fd)
+{
+    if (fsync(fd) == 0)
+        return 0;
+    int number = -errno;
+    syncing->refused = true;
+    return number;
+}
 
 static int sync_tree(struct syncing *syncing, int dir);
 
@@ -385,7 +397,7 @@ static int sync_visit(void *arg, int dir, const char *name)
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int result = fsync(fd) == 0 ? 0 : -errno;
+    int result = sync_file(syncing, fd);
     close(fd);
     return result;
 }
@@ -395,8 +407,8 @@ static int sync_tree(struct syncing *syncing, int dir)
 {
     int self = syncing->counting ? -1 : dup(dir);
     int result = dirs_each(dir, sync_visit, syncing);
-    if (result == 0 && self >= 0 && fsync(self) != 0)
-        result = -errno;
+    if (result == 0 && self >= 0)
+        result = sync_file(syncing, self);
     dirs_close(&self);
     return result;
 }
@@ -420,18 +432,21 @@ static int sync_parts(struct syncing *syncing, int held, const char *root, uint3
     return 0;
 }
 
-static int sync_file_by_file(int held, const char *root, uint32_t disk,
+static int sync_file_by_file(struct syncing *syncing, int held, const char *root, uint32_t disk,
                              const struct chxa_part *parts, size_t n_parts, struct error *error)
 {
-    struct syncing syncing = {0};
-    int result = sync_parts(&syncing, held, root, disk, parts, n_parts, error);
+    int result = sync_parts(syncing, held, root, disk, parts, n_parts, error);
     if (result != 0)
         return result;
     int root_fd = dirs_open(root);
     int area = root_fd < 0 ? root_fd : dirs_open_at(root_fd, HELD_AREA);
     int number = area < 0 ? area : 0;
-    if (number == 0 && (fsync(held) != 0 || fsync(area) != 0 || fsync(root_fd) != 0))
-        number = -errno;
+    if (number == 0)
+        number = sync_file(syncing, held);
+    if (number == 0)
+        number = sync_file(syncing, area);
+    if (number == 0)
+        number = sync_file(syncing, root_fd);
     dirs_close(&area);
     dirs_close(&root_fd);
     return number == 0 ? 0 : dirs_failed(error, number, "make durable", root, HELD_AREA);
@@ -457,15 +472,28 @@ static int held_sync_disk(const char *xid, const char *root, uint32_t disk,
         return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
     result = sync_parts(counting, held, root, disk, parts, n_parts, error);
     if (result == 0) {
-        result = sync_file_by_file(held, root, disk, parts, n_parts, error);
+        struct syncing syncing = {0};
+        result = sync_file_by_file(&syncing, held, root, disk, parts, n_parts, error);
+        counting->refused = syncing.refused;
     } else if (result > 0) {
         result = 0;
         counting->files_left = 0; /* the disks to come have many files too: no need to count */
-        if (syncfs(held) != 0)
+        if (syncfs(held) != 0) {
             result = dirs_failed(error, errno, "make durable the filesystem of", root, NULL);
+            counting->refused = true;
+        }
     }
     dirs_close(&held);
     return result;
+}
+
+static int parts_refused(struct error *error)
+{
+    char *why = mem_strdup(error_message(error));
+    error_set(error, CHXA_E_PARTS_LOST,
+              "%s: the staged rows may not be on disk; roll back and replay", why);
+    free(why);
+    return error->code;
 }
 
 int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct chxa_part *parts,
@@ -480,7 +508,7 @@ int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct 
         int result =
             held_sync_disk(xid, roots[disk], (uint32_t)disk, parts, n_parts, &counting, error);
         if (result != 0)
-            return result;
+            return counting.refused ? parts_refused(error) : result;
     }
     return 0;
 }

@@ -91,7 +91,8 @@ int part_link(const char *table_path, const char *entry_name, bool old_syntax, c
 
 /* Makes held parts and their folders durable: fsync file by file when they have at most files_max
  * files, else one syncfs per disk. Also the folder of the transaction, the held area and the root.
- */
+ * PARTS_LOST: the disk refused to keep something; a second try may say yes and mean nothing, so the
+ * parts must not be used. IO_FAILED: anything else, and nothing is known to be wrong with them. */
 int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct chxa_part *parts,
               size_t n_parts, size_t files_max, struct error *error);
 /* fsync of one directory, e.g. a table's folder or its detached/. */

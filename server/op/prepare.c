@@ -10,6 +10,7 @@
 #include "op/txn.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -186,6 +187,17 @@ static void prepare_check(struct op *op)
                   op->coord->config.clickhouse_timeout_ms, prepare_checked, prepare);
 }
 
+/* What a disk refused to keep is thrown away: the next prepare, after a restart too, must find it gone
+ * rather than believe a second fsync. The transaction is Initialized: nothing was promised. */
+static void throw_away(struct prepare *prepare, const struct chxa_target *target)
+{
+    struct error error = {0};
+    if (held_remove(prepare->xid, target->roots, target->n_roots, false, &error) != 0)
+        log_error("held parts that are not durable cannot be removed", "xid=%s error=\"%s\"",
+                  prepare->xid, error_message(&error));
+    error_clear(&error);
+}
+
 /* On a worker thread: the record's writes are still, for further writes are refused. */
 static void sync_work(struct op *op)
 {
@@ -204,9 +216,12 @@ static void sync_work(struct op *op)
                 &op->work_error, CHXA_E_PARTS_LOST,
                 "held part %llu of %s.%s is gone from disk; roll back and replay",
                 (unsigned long long)prepare->parts[i].number, target->database, target->table);
-    if (op->work_code == 0 && config->fsync)
+    if (op->work_code == 0 && config->fsync) {
         op->work_code = held_sync(prepare->xid, target->roots, target->n_roots, prepare->parts,
                                   prepare->n_parts, config->sync_files_max, &op->work_error);
+        if (op->work_code == CHXA_E_PARTS_LOST)
+            throw_away(prepare, target);
+    }
     for (size_t i = 0; i < prepare->n_parts; i++)
         part_place_clear(&places[i]);
     free(places);

@@ -582,6 +582,42 @@ END_TEST
 
 /* ---- durability ---- */
 
+/* This program's own: the disk refuses on demand. */
+static int fsyncs_until_refused = -1; /* -1: never */
+
+int fsync(int fd)
+{
+    if (fsyncs_until_refused == 0) {
+        fsyncs_until_refused = -1; /* and says yes the next time, as Linux does */
+        errno = EIO;
+        return -1;
+    }
+    fsyncs_until_refused -= fsyncs_until_refused > 0;
+    return fdatasync(fd);
+}
+
+/* Whatever the fsync was about: of a file, of a part's folder, of the folders above. */
+START_TEST(test_sync_that_the_disk_refuses)
+{
+    make_part(table, "all_1_1_0", "1");
+    struct chxa_part part = link_part("all_1_1_0", 5);
+    char *const roots[] = {root};
+    int refused = 0;
+    for (int at = 0; at < 100; at++) {
+        fsyncs_until_refused = at;
+        int code = held_sync(XID, roots, 1, &part, 1, 1000, &err);
+        if (code == 0)
+            break;
+        ck_assert_int_eq(code, CHXA_E_PARTS_LOST);
+        ck_assert_ptr_nonnull(strstr(error_message(&err), "roll back and replay"));
+        refused++;
+    }
+    ck_assert_int_ge(refused, 5); /* a file, its folder, the transaction's, the area, the root */
+    fsyncs_until_refused = -1;
+    chxa_part_clear(&part);
+}
+END_TEST
+
 START_TEST(test_sync)
 {
     make_part(table, "all_1_1_0", "1");
@@ -914,6 +950,7 @@ int main(void)
     tcase_add_test(files, test_link_long_xid);
     tcase_add_test(files, test_link_old_syntax);
     tcase_add_test(files, test_sync);
+    tcase_add_test(files, test_sync_that_the_disk_refuses);
     tcase_add_test(files, test_move);
     tcase_add_test(files, test_list_tampered);
     tcase_add_test(files, test_places);
