@@ -238,10 +238,12 @@ void zk_call_multi(struct zk_call *call, struct zk_multi *multi)
     zhandle_t *zh = call_handle(call);
     call->n_results = multi->n_ops;
     call->results = mem_array((size_t)multi->n_ops, sizeof *call->results);
-    /* The library serializes the operations before it returns. */
+    /* The library serializes the operations before it returns. In a session that has expired, which
+     * its own thread may know before us, zoo_amulti (3.8) frees paths twice: it must not be asked. */
+    bool usable = zh && is_unrecoverable(zh) == ZOK;
     call_made(call,
-              zh ? zoo_amulti(zh, multi->n_ops, multi->ops, call->results, completed_void, call)
-                 : ZINVALIDSTATE);
+              usable ? zoo_amulti(zh, multi->n_ops, multi->ops, call->results, completed_void, call)
+                     : ZINVALIDSTATE);
     for (int i = 0; i < multi->n_ops; i++)
         free(multi->paths[i]);
     free(multi->sink_text);
