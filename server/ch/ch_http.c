@@ -448,13 +448,7 @@ static void set_common_options(struct ch_request *request)
 
     curl_easy_setopt(easy, CURLOPT_PRIVATE, request);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, request->reason);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l); /* never join a resolver thread here */
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0l);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1l);
+    ch_http_loop_set_up(easy);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, CONNECTION_IDLE_S_MAX);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)client->config.connect_timeout_ms);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, curl_header);

@@ -159,6 +159,17 @@ struct ch_http_loop *ch_http_loop_new(uv_loop_t *uv_loop, size_t connections_max
     return loop;
 }
 
+void ch_http_loop_set_up(CURL *easy)
+{
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l); /* never join a resolver thread here */
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0l);
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1l);
+}
+
 CURLM *ch_http_loop_multi(struct ch_http_loop *loop)
 {
     return loop->multi;

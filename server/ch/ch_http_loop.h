@@ -24,6 +24,9 @@ struct ch_http_loop_user {
 
 struct ch_http_loop *ch_http_loop_new(uv_loop_t *loop, size_t connections_max,
                                       const struct ch_http_loop_user *user);
+/* What every transfer to ClickHouse has in common: HTTP/1.1 only, no redirect, no proxy of the environment, no
+ * signal. Before it is added to the multi handle. */
+void ch_http_loop_set_up(CURL *easy);
 CURLM *ch_http_loop_multi(struct ch_http_loop *loop);
 /* Calls progress on a later turn. */
 void ch_http_loop_kick(struct ch_http_loop *loop);

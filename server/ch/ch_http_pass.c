@@ -480,13 +480,7 @@ static void set_options(struct ch_pass *pass)
     CURL *easy = pass->easy;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, pass);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, pass->reason);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1l);
-    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1l); /* never join a resolver thread here */
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0l);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1l);
+    ch_http_loop_set_up(easy);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1l);
     curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1l);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,

@@ -5,7 +5,9 @@
  *
  * What recovery sees after a crash: before "record" was stored the transaction is Initialized as it
  * was (making files durable twice is harmless), after it Prepared. After the answer the rows
- * survive a crash of any process and a power cut.
+ * survive a crash of any process and a power cut. Where the disk refused to keep parts they are thrown
+ * away (throw_away), and the next prepare finds them gone; only a crash between the refusal and that
+ * would let it believe a second fsync.
  */
 #include "op/txn.h"
 
