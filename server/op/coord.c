@@ -181,8 +181,7 @@ void coord_store_event(void *arg, enum store_event event, const char *detail)
         coord->store_ready = true;
         log_info("store ready", "epoch=%llu detail=\"%s\"",
                  (unsigned long long)store_epoch(coord->store), detail);
-        if (coord->recovery == NULL && !coord->stopping)
-            recover_start(coord);
+        recover_again(coord);
         break;
     }
     case STORE_LOST:

@@ -106,6 +106,13 @@ void recover_start(struct coord *coord)
     op_start(&recover->op, &recover_kind, coord, NULL, coord->n_roots ? "history" : "probe");
 }
 
+void recover_again(struct coord *coord)
+{
+    coord->recover_again = coord->recovery != NULL;
+    if (coord->recovery == NULL && coord->store_ready && !coord->stopping)
+        recover_start(coord);
+}
+
 /* Waits and runs the step again; the reason is told to those who ask. */
 static void try_again(struct op *op, const char *what, const struct error *error)
 {
@@ -311,6 +318,7 @@ static void one_loaded(void *arg, struct txn *txn, int code)
 {
     struct recover *recover = arg;
     recover->gets--;
+    txn->ended_elsewhere = false; /* the folders are looked at after this */
     if (code == 0)
         txn->touched_ms = clock_monotonic_ms();
     else if (code == CHXA_E_INVALID_RECORD)
@@ -632,6 +640,10 @@ static void recover_finished(struct op *op, int code)
              (unsigned long long)((clock_monotonic_us() - op->started_us) / 1000));
     if (!coord->store_ready) {
         coord->recovered = false; /* lost again meanwhile: its return starts over */
+        return;
+    }
+    if (coord->recover_again) {
+        recover_again(coord);
         return;
     }
     coord_set_not_ready(coord, NULL);

@@ -101,8 +101,13 @@ static void txn_drop_if_idle(struct txn *txn)
     if (txn->op || txn->convert || txn->loading || txn->writes_in_flight ||
         !TAILQ_EMPTY(&txn->waiters))
         return;
-    if (!txn_is_open(txn) || !txn_is_ours(txn))
-        txn_free(txn);
+    if (txn_is_open(txn) && txn_is_ours(txn))
+        return;
+    struct coord *coord = txn->coord;
+    bool ended_elsewhere = txn->ended_elsewhere;
+    txn_free(txn);
+    if (ended_elsewhere)
+        recover_again(coord);
 }
 
 static void pump_fired(uv_timer_t *timer);
@@ -140,6 +145,10 @@ static uint64_t txn_deadline_ms(const struct coord *coord, const struct chxa_rec
 void txn_take_record(struct txn *txn, struct chxa_record *record)
 {
     assert(strcmp(record->xid, txn->record.xid) == 0);
+    /* Recovery leaves alone what memory takes for open, so it may have passed over this one's parts. */
+    if (txn->loaded && txn_is_open(txn) && txn_is_ours(txn) &&
+        (record->state == CHXA_UNKNOWN || record->abandoned_by))
+        txn->ended_elsewhere = true;
     /* The tree is ordered by the xid string's content, so the string may be replaced while it is in
      * the tree. */
     chxa_record_clear(&txn->record);

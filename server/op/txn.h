@@ -60,8 +60,10 @@ struct txn {
     bool stale; /* a change of ours has an unknown outcome: read it again before the next request */
     bool pumping;       /* on the coordinator's list of those to look at */
     bool discard_asked; /* Committing: by an operator, and not in the record yet */
+    /* Ended through another node while this one was away, */
+    bool obey; /* as Committed: its commit sets aside what is held, and attaches nothing */
     bool
-        obey; /* ended elsewhere while this node was away: what it still holds is to be set aside */
+        ended_elsewhere; /* noticed while in memory: once it is idle, recovery sees to its folder */
     struct error load_error;
     struct op *op;      /* the exclusive operation, or NULL */
     struct op *convert; /* beside a commit, which waits for it; or NULL */
@@ -112,6 +114,7 @@ struct coord {
     bool store_ready, recovered, stopping;
     bool halted; /* the store and the client are going: no step runs, no waiter is looked at */
     struct op *recovery; /* running, or NULL */
+    bool recover_again;  /* once it has ended: what it began with has changed */
     struct op *fsck;     /* likewise */
     char *not_ready;
     void (*on_ready)(void *arg);
@@ -200,6 +203,8 @@ void rollback_start(struct txn *txn, const char *reason);
 /* Of a blocked commit, which waits; its waiters hear when it fails. reason: or NULL. */
 void convert_start(struct txn *txn, const char *reason);
 void recover_start(struct coord *coord);
+/* Now, or once the one that runs has ended. */
+void recover_again(struct coord *coord);
 /* Appends a recorded write (moved) in its place by seq. */
 void txn_add_write(struct txn *txn, struct chxa_write *write);
 /* As seen by this transaction in this process, or NULL. */
