@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures 6, 7 and 8 of article 001, and the streaming write: rows a second through chxad against INSERTs straight to
+ClickHouse. The same batches of the same bytes over as many kept connections, into the same table, emptied in between."""
+from lab import load, with_settings
+from rounds import Cell
+
+WRITERS = 4  # where another thing is varied
+
+
+class Sides:
+    """Runs a load of `writers` x `transactions` x `batches` x `rows` on either side; returns rows a second."""
+
+    def __init__(self, lab, engine, store):
+        self.clickhouse = lab.clickhouse(engine)
+        self.node = lab.node(engine, store)
+        self.table = lab.table(engine)
+        # Whatever is made at a first use is made now.
+        for side in (self.direct, self.write, self.stream):
+            side(writers=16, batches=1, rows=10)
+
+    def _run(self, kind, url, size, **options):
+        self.table.empty()
+        size = {"transactions": 1, **size}
+        times = load(kind, url, self.table.insert(), **size, **options)
+        rows = size["writers"] * size["transactions"] * size["batches"] * size["rows"]
+        self.table.must_hold(rows)
+        return rows / times["seconds"]
+
+    def direct(self, **size):
+        return self._run("direct", self.clickhouse.url, size)
+
+    def async_insert(self, **size):
+        url = with_settings(self.clickhouse.url, {"async_insert": 1, "wait_for_async_insert": 1})
+        return self._run("direct", url, size)
+
+    def write(self, **size):
+        return self._run("write", self.node.url, size)
+
+    def stream(self, **size):
+        return self._run("stream", self.node.url, size)
+
+    def sink(self, interval_ms, name, **size):
+        return self._run("sink", self.node.url, size, interval_ms=interval_ms, name=name)
+
+
+def fig6(lab, engine, store, size):
+    """Throughput against the number of writers, each with transactions of 100 batches of 10 000 rows."""
+    sides = Sides(lab, engine, store)
+    for writers in size.pick(smoke=(2,), short=(1, 4, 16), full=(1, 2, 4, 8, 16)):
+        load_size = dict(writers=writers, batches=size.pick(smoke=2, short=20, full=100), rows=10_000)
+        yield Cell("fig6", engine, store, f"{writers} writers", writers,
+                   lambda s=load_size: sides.write(**s), lambda s=load_size: sides.direct(**s), reach=1.0)  # fmt: skip
+
+
+# rows of a batch: batches of each writer
+FIG7 = {
+    "smoke": {100: 3},
+    "short": {100: 100, 1000: 60, 10_000: 20, 100_000: 3},
+    "full": {100: 300, 1000: 200, 10_000: 60, 100_000: 10},
+}
+
+
+def fig7(lab, engine, store, size):
+    """Throughput against the rows of a batch: one write for each, and all through one streaming write."""
+    sides = Sides(lab, engine, store)
+    for rows, batches in size.pick(**FIG7).items():
+        load_size = dict(writers=WRITERS, batches=batches, rows=rows)
+        yield Cell("fig7", engine, store, f"{rows} rows a batch", rows,
+                   lambda s=load_size: sides.write(**s), lambda s=load_size: sides.direct(**s),
+                   reach=0.8 if rows < 1000 else 1.0)  # fmt: skip
+    for rows, batches in size.pick(**FIG7).items():
+        load_size = dict(writers=WRITERS, batches=batches, rows=rows)
+        yield Cell("fig7-stream", engine, store, f"{rows} rows a batch, streamed", rows,
+                   lambda s=load_size: sides.stream(**s), lambda s=load_size: sides.direct(**s),
+                   reach=6.0 if rows == 1000 else None)  # fmt: skip
