@@ -144,14 +144,6 @@ void conn_kick(struct http_conn *conn)
     uv_close((uv_handle_t *)&conn->kick, conn_kicked);
 }
 
-void conn_retire(struct http_conn *conn)
-{
-    if (conn->state == CONN_HEAD)
-        conn_close(conn);
-    else
-        conn->close_after = true;
-}
-
 /* ---- out ---- */
 
 struct conn_out {
@@ -322,6 +314,16 @@ static void conn_give_up_input(struct http_conn *conn)
         conn_linger(conn);
     else
         conn_set_state(conn, CONN_WAIT);
+}
+
+void conn_retire(struct http_conn *conn)
+{
+    conn->close_after = true;
+    if (conn->state == CONN_HEAD)
+        conn_close(conn);
+    else if (conn->state == CONN_DRAIN) /* answered: there is nothing to wait for */
+        conn_give_up_input(conn);
+    conn_update(conn);
 }
 
 static void conn_abort_body(struct http_conn *conn, int code)

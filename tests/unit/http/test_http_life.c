@@ -322,15 +322,20 @@ START_TEST(stop_closes_idle_ones_and_waits_for_answers)
     int kept = client_connect(&server);
     client_puts(kept, OK);
     expect_answer(kept, 200, "ok");
+    int answered = client_connect(&server); /* and still sending its body */
+    client_puts(answered, "POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhe");
+    expect_answer(answered, 200, "ok");
     int busy = client_connect(&server);
     client_puts(busy, "GET /late?ms=300 HTTP/1.1\r\nHost: a\r\n\r\n" OK);
-    wait_for(&server.requests, 2);
+    wait_for(&server.requests, 3);
     uint64_t start = clock_monotonic_ms();
     server.stop_deadline_ms = 5000;
     atomic_store(&server.stop, 1);
     uv_async_send(&server.command);
     ck_assert(client_sees_close(idle, 1000));
     ck_assert(client_sees_close(kept, 1000));
+    ck_assert(client_sees_close(answered, 1000));
+    close(answered);
     int refused = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)server.port),
@@ -341,7 +346,7 @@ START_TEST(stop_closes_idle_ones_and_waits_for_answers)
     close(busy);
     wait_for(&server.stopped, 1);
     ck_assert_uint_lt(ms_since(start), 3000);
-    ck_assert_int_eq(atomic_load(&server.requests), 2);
+    ck_assert_int_eq(atomic_load(&server.requests), 3);
     close(idle);
     close(kept);
     close(refused);
