@@ -19,6 +19,7 @@
 #define BACK_OFF_FIRST_MS 100u
 #define BACK_OFF_MAX_MS   10000u
 #define WAIT_MARGIN_MS    250u
+#define TOLD_BYTES        400u
 
 /* Where a call has got to. */
 struct round {
@@ -38,6 +39,8 @@ struct round {
     bool no_wait_ms;  /* the node refused our wait_ms */
     bool asked_owner; /* 421 was followed once */
     bool uploaded;    /* the first upload has moved the deadline */
+    /* why each candidate failed last, by its place in the round; "": it was not tried, or has answered for good */
+    char told[CX_URLS_MAX + 1][TOLD_BYTES];
 };
 
 /* ---- what an answer says ---- */
@@ -264,12 +267,45 @@ static void judge_next(struct round *round)
         snprintf(round->preferred, sizeof round->preferred, "%s", error->owner_url);
         round->asked_owner = round->may_go_on = true;
         round->next = 0;
+        memset(round->told, 0, sizeof round->told); /* another list of candidates */
     }
     if (error->outcome == CHXA_OUTCOME_UNKNOWN && code != CHXA_ERR_PENDING &&
         code != CHXA_ERR_BLOCKED)
         round->maybe = true;
     if (round->maybe && call->begins)
         round->stay = true;
+}
+
+/* Keeps what the candidate at `index` has said, for the end. Only a node's own words do not name it. */
+static void note_told(struct round *round, unsigned index)
+{
+    const struct chxa_error *error = round->error;
+    if (error->code > CHXA_ERR_UNREACHABLE)
+        snprintf(round->told[index], TOLD_BYTES, "%.150s: %s: %.200s", round->at,
+                 chxa_error_name(error->code), error->message);
+    else
+        snprintf(round->told[index], TOLD_BYTES, "%.380s", error->message);
+}
+
+/* An error that may pass tells of every node that was tried, not only of the last. */
+static void tell_of_others(struct round *round, unsigned last)
+{
+    struct chxa_error *error = round->error;
+    if (error->code == 0 || !(error->retryable || error->code == CHXA_ERR_UNREACHABLE))
+        return;
+    struct cx_buf text = {0};
+    cx_buf_puts(&text, error->message);
+    const char *before = "; tried before: ";
+    for (unsigned i = 0; i <= CX_URLS_MAX; i++) {
+        if (i == last || round->told[i][0] == '\0')
+            continue;
+        cx_buf_puts(&text, before);
+        cx_buf_puts(&text, round->told[i]);
+        before = "; ";
+    }
+    if (!text.failed)
+        cx_error_message(error, text.data);
+    cx_buf_clear(&text);
 }
 
 /* What is said in the end, when nothing better came than what may pass. */
@@ -330,28 +366,32 @@ static bool choose(struct round *round)
     return again;
 }
 
-static void run(struct round *round)
+/* Returns the place of the candidate that was tried last. */
+static unsigned run(struct round *round)
 {
     struct cx_call *call = round->call;
+    unsigned index = 0;
     for (bool first = true;; first = false) {
         bool same_again = !first && !round->other_node && !round->asked_owner;
         bool pause = same_again || choose(round);
         pause = pause || (call->waits && round->retry_after_ms);
         if (!first && pause && !pause_before_next(round))
-            return;
+            return index;
         if (!first && cx_now_ms() >= call->deadline)
-            return;
+            return index;
         round->stay = round->other_node = false;
+        index = round->next ? round->next - 1 : 0;
         uint64_t begun = cx_now_ms();
         attempt(round);
+        note_told(round, index);
         judge_next(round);
         /* It waited for us: asking again soon costs nobody anything. */
         if (round->error->code == CHXA_ERR_PENDING && cx_now_ms() - begun >= 1000)
             round->pauses = 0;
         if (round->error->code == 0 || !round->may_go_on)
-            return;
+            return index;
         if (!body_again(round))
-            return;
+            return index;
         json_decref(call->json);
         call->json = NULL;
     }
@@ -370,8 +410,9 @@ int cx_call_run(struct cx_call *call, struct chxa_error *error)
             return cx_fail(error, CHXA_ERR_INVALID_REQUEST, "%.200s: this client only speaks https",
                            call->origin);
     }
-    run(&round);
+    unsigned last = run(&round);
     judge_whole(&round);
+    tell_of_others(&round, last);
     return error->code;
 }
 

@@ -79,6 +79,12 @@ static void advise_prepared(const struct advice_facts *facts, struct advice *adv
     free(start);
 }
 
+/* Only what no longer fits an altered table can be rewritten to it; a node's words for that begin so. */
+static bool can_convert(const char *reason)
+{
+    return strstr(reason, "was altered after rows were staged") != NULL;
+}
+
 static void advise_committing(const struct advice_facts *facts, struct advice *advice)
 {
     const char *xid = string_of(facts->record, "xid"), *reason = string_of(facts->record, "reason");
@@ -90,13 +96,18 @@ static void advise_committing(const struct advice_facts *facts, struct advice *a
                         "chxa commit %s",
                         xid);
     } else if (flag_of(facts->record, "blocked")) {
+        char *convert =
+            can_convert(reason)
+                ? tool_printf("chxa resolve %s --convert  # table altered for good\n", xid)
+                : tool_strdup("");
         advice->next =
             tool_printf("mend what the reason names; the node then goes on by itself, or at once:\n"
                         "chxa resolve %s --retry\n"
                         "If it cannot be mended:\n"
-                        "chxa resolve %s --convert  # table altered for good\n"
+                        "%s"
                         "chxa resolve %s --discard --reason TEXT  # loses rows",
-                        xid, xid, xid);
+                        xid, convert, xid);
+        free(convert);
     } else {
         advice->next = tool_printf("it finishes by itself; to wait for it:\nchxa commit %s", xid);
         advice->colour = NULL;

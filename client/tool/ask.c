@@ -5,6 +5,7 @@
 #include "ask.h"
 
 #include "text.h"
+#include "waiting.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,10 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEADLINE_MS      30000u
-#define LOAD_DEADLINE_MS 600000u
-#define SECRET_BYTES_MAX 4096u
-#define IDS_MAX          1000000u
+#define DEADLINE_MS       30000u
+#define LOAD_DEADLINE_MS  600000u
+#define NODES_DEADLINE_MS 5000u /* who asks how the nodes are wants to hear it soon */
+#define SECRET_BYTES_MAX  4096u
+#define IDS_MAX           1000000u
 
 /* ---- the client ---- */
 
@@ -58,9 +60,9 @@ static const char *whole_url(const char *url)
     return whole;
 }
 
-/* --url, else CHXA_URL, else the default. They live until the end. */
-static size_t node_urls(const struct tool_options *options, const char ***ret_urls)
+struct tool_list ask_urls(const struct tool *tool)
 {
+    const struct tool_options *options = tool->options;
     struct tool_list list = {0};
     const char *environment = getenv("CHXA_URL");
     for (size_t i = 0; i < options->url.n; i++)
@@ -71,8 +73,22 @@ static size_t node_urls(const struct tool_options *options, const char ***ret_ur
         add_words(&list, "http://127.0.0.1:8124");
     for (size_t i = 0; i < list.n; i++)
         list.items[i] = whole_url(list.items[i]);
-    *ret_urls = tool_keep(list.items);
-    return list.n;
+    tool_keep(list.items);
+    return list;
+}
+
+/* Says for whom a command waits. */
+static void prepare_waiting(const struct tool *tool, unsigned deadline_ms)
+{
+    struct tool_list urls = ask_urls(tool);
+    char *whom = tool_strdup("");
+    for (size_t i = 0; i < urls.n; i++) {
+        char *longer = tool_printf("%s%s%s", whom, i ? ", " : "", urls.items[i]);
+        free(whom);
+        whom = longer;
+    }
+    waiting_prepare(whom, deadline_ms);
+    free(whom);
 }
 
 static int open_client(struct tool *tool, unsigned deadline_ms, struct chxa_client **ret_client)
@@ -80,9 +96,9 @@ static int open_client(struct tool *tool, unsigned deadline_ms, struct chxa_clie
     const struct tool_options *given = tool->options;
     struct chxa_client_options options;
     chxa_client_options_init(&options);
-    const char **urls;
-    options.n_urls = node_urls(given, &urls);
-    options.urls = urls;
+    struct tool_list urls = ask_urls(tool);
+    options.n_urls = urls.n;
+    options.urls = urls.items;
     options.write_mode = CHXA_WRITE_FIRST;
     options.deadline_ms = deadline_ms;
     options.connect_timeout_ms = deadline_ms < 3000 ? deadline_ms : 3000;
@@ -103,11 +119,16 @@ static int open_client(struct tool *tool, unsigned deadline_ms, struct chxa_clie
 int ask_open(struct tool *tool)
 {
     struct tool_number deadline = tool->options->deadline;
-    uint64_t fallback = tool->command == TOOL_CMD_load ? LOAD_DEADLINE_MS : DEADLINE_MS;
+    uint64_t fallback = tool->command == TOOL_CMD_load    ? LOAD_DEADLINE_MS
+                        : tool->command == TOOL_CMD_nodes ? NODES_DEADLINE_MS
+                                                          : DEADLINE_MS;
     uint64_t ms = deadline.given ? deadline.value : fallback;
     if (ms == 0 || ms > 86400000)
         return tool_usage_error("--deadline: from 1ms to 1d");
-    return open_client(tool, (unsigned)ms, &tool->client);
+    int rc = open_client(tool, (unsigned)ms, &tool->client);
+    if (rc == TOOL_OK)
+        prepare_waiting(tool, (unsigned)ms);
+    return rc;
 }
 
 struct chxa_client *ask_open_quick(struct tool *tool, unsigned deadline_ms)
@@ -135,6 +156,7 @@ int ask_exit_of(const struct chxa_error *error)
     case CHXA_ERR_HEURISTIC:
         return TOOL_REFUSED;
     case CHXA_ERR_INVALID_XID:
+    case CHXA_ERR_INVALID_REQUEST: /* what was said is wrong, whoever found out */
         return TOOL_USAGE;
     case CHXA_ERR_PENDING:
     case CHXA_ERR_BLOCKED:
@@ -169,6 +191,14 @@ static const char *hint_of(const struct chxa_error *error)
         return "; is this the address of a chxad? (--url, CHXA_URL)";
     if (error->code == CHXA_ERR_ROUTE_NOT_FOUND || error->code == CHXA_ERR_METHOD_NOT_ALLOWED)
         return "; this is no chxad, or an older one that lacks this";
+    if (error->code == CHXA_ERR_FENCED)
+        return "; chxa sinks SINK shows its newest epoch. To take over from that writer a larger "
+               "one is wanted: chxa recover "
+               "SINK without --epoch takes the next";
+    if (error->code == CHXA_ERR_TXN_NOT_FOUND)
+        return "; it was never begun, or has ended and was forgotten, which does not say how. Is "
+               "the id right? What its sink "
+               "committed last: chxa sinks SINK";
     return "";
 }
 
@@ -188,7 +218,9 @@ int ask(struct tool *tool, const char *base_url, const char *method, const char 
 {
     char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL, *answer = NULL;
     size_t bytes = 0;
+    waiting_begin();
     int code = chxa_request(tool->client, base_url, method, path, sent, &answer, &bytes, ret_error);
+    waiting_end();
     free(sent);
     json_t *json =
         answer ? json_loadb(answer, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;

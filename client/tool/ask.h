@@ -12,6 +12,9 @@ int ask_open(struct tool *tool);
 /* Another client of the same nodes that gives up soon, for asking how somebody is. NULL: told why not. */
 struct chxa_client *ask_open_quick(struct tool *tool, unsigned deadline_ms);
 
+/* The nodes' URLs, as the client has them: --url, else CHXA_URL, else the default. They live until the end. */
+struct tool_list ask_urls(const struct tool *tool);
+
 /* The exit code of a call's end. */
 int ask_exit_of(const struct chxa_error *error);
 

@@ -16,7 +16,7 @@
 #define READY_DEADLINE_MS 2000u
 
 static const struct table_column node_columns[] = {
-    {"NODE", false, 0, 0},    {"LIVE", false, 0, 0},   {"READY", false, 1, 40},
+    {"NODE", false, 0, 0},    {"LIVE", false, 0, 0},   {"READY", false, 1, 0},
     {"IN DOUBT", true, 0, 0}, {"BLOCKED", true, 2, 0}, {"URL", false, 3, 0},
     {"EPOCH", true, 4, 0},
 };
@@ -74,51 +74,75 @@ static char *count_cell(const json_t *entry, const char *name)
 
 /* ---- nodes ---- */
 
-/* "yes", or what is missing; asked at the node itself. Free with free(). */
-static char *readiness(struct chxa_client *quick, const char *url)
+/* What keeps a node from serving, asked at itself; NULL: nothing does. Free with free(). */
+static char *why_not_ready(struct chxa_client *quick, const char *url)
 {
     struct chxa_error error;
     char *body = NULL;
     size_t bytes = 0;
     if (quick == NULL)
-        return tool_strdup("?");
+        return tool_strdup("it was not asked");
     int code = chxa_request(quick, url, "GET", "/readyz", NULL, &body, &bytes, &error);
     chxa_free(body);
-    if (code == CHXA_OK || error.http_status == 200)
-        return tool_strdup("yes");
-    return tool_printf("no: %s", error.message);
+    return code == CHXA_OK ? NULL : tool_strdup(error.message);
 }
 
+static void put_node_json(struct tool *tool, json_t *node, const json_t *counts, const char *why)
+{
+    static const char *const names[] = {"open", "in_doubt", "blocked"};
+    bool listed = !json_is_null(json_object_get(node, "live"));
+    tool_json_set(node, "ready", json_boolean(why == NULL));
+    tool_json_set(node, "why", why ? json_string(why) : json_null());
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        tool_json_set(node, names[i],
+                      listed ? json_integer(view_number(counts, names[i])) : json_null());
+    json_array_append(json_object_get(tool->document, "nodes"), node);
+}
+
+/* live: true, false, or null for a node that only its URL is known of. */
 static void add_node(struct tool *tool, struct table *table, json_t *node, const json_t *counts,
                      struct chxa_client *quick)
 {
-    bool live = json_is_true(json_object_get(node, "live"));
-    char *ready = live ? readiness(quick, view_text(node, "url")) : tool_strdup("no");
+    const json_t *live_json = json_object_get(node, "live");
+    bool live = json_is_true(live_json), listed = !json_is_null(live_json);
+    char *said = live || !listed ? why_not_ready(quick, view_text(node, "url"))
+                                 : tool_strdup("its process does not run, or has lost the store");
+    char *why = said ? text_safe(said) : NULL;
+    free(said);
     if (tool->document) {
-        tool_json_set(node, "ready", json_boolean(strcmp(ready, "yes") == 0));
-        tool_json_set(node, "open", json_integer(view_number(counts, "open")));
-        tool_json_set(node, "in_doubt", json_integer(view_number(counts, "in_doubt")));
-        tool_json_set(node, "blocked", json_integer(view_number(counts, "blocked")));
-        json_array_append(json_object_get(tool->document, "nodes"), node);
-        free(ready);
+        put_node_json(tool, node, counts, why);
+        free(why);
         return;
     }
     struct table_row *row = table_add(table);
-    bool is_ready = strcmp(ready, "yes") == 0;
     row->cells[0] = text_safe(view_text(node, "node"));
-    row->cells[1] = tool_strdup(live ? "yes" : "DOWN");
-    row->cells[2] = text_safe(ready);
-    row->cells[3] = count_cell(counts, "in_doubt");
-    row->cells[4] = count_cell(counts, "blocked");
+    row->cells[1] = tool_strdup(live ? "yes" : listed ? "DOWN" : "?");
+    row->cells[2] = tool_strdup(why ? "no" : "yes");
+    row->cells[3] = listed ? count_cell(counts, "in_doubt") : tool_strdup("?");
+    row->cells[4] = listed ? count_cell(counts, "blocked") : tool_strdup("?");
     row->cells[5] = text_safe(view_text(node, "url"));
-    row->cells[6] = tool_printf("%" PRId64, view_number(node, "epoch"));
-    row->colour = live && is_ready ? NULL : "31";
-    if (!live && view_number(counts, "open") > 0)
-        row->notes[0] = tool_printf(
+    row->cells[6] = listed ? tool_printf("%" PRId64, view_number(node, "epoch")) : tool_strdup("?");
+    row->colour = why ? "31" : NULL;
+    if (why)
+        row->notes[0] = tool_printf("why:  %s", why);
+    if (!live && listed && view_number(counts, "open") > 0)
+        row->notes[1] = tool_printf(
             "next: start it again; its transactions wait for it. Only if its disk is "
             "gone for good:\nchxa list -q --owner %s | chxa abandon - --force --reason TEXT",
             view_text(node, "node"));
-    free(ready);
+    free(why);
+}
+
+/* Nobody could list the nodes: those that were named are asked how they are, one by one. */
+static void put_named_nodes(struct tool *tool, struct table *table, struct chxa_client *quick)
+{
+    struct tool_list urls = ask_urls(tool);
+    for (size_t i = 0; i < urls.n; i++) {
+        json_t *node = tool_json(json_pack("{s:s, s:s, s:i, s:n}", "node", "?", "url",
+                                           urls.items[i], "epoch", 0, "live"));
+        add_node(tool, table, node, NULL, quick);
+        json_decref(node);
+    }
 }
 
 int tool_cmd_nodes(struct tool *tool)
@@ -126,17 +150,20 @@ int tool_cmd_nodes(struct tool *tool)
     struct chxa_error error;
     json_t *answer;
     int rc = ask(tool, NULL, "GET", "/v1/nodes", NULL, &answer, &error);
+    struct chxa_client *quick = ask_open_quick(tool, READY_DEADLINE_MS);
+    struct table table;
+    table_init(&table, node_columns, sizeof node_columns / sizeof node_columns[0]);
+    if (tool->document)
+        tool_json_set(tool->document, "nodes", json_array());
     if (rc != TOOL_OK) {
+        put_named_nodes(tool, &table, quick);
+        table_flush(&table, stdout, tool->width, tool->colour);
+        chxa_client_close(quick);
         json_decref(answer);
         return ask_failed(tool, "nodes", &error);
     }
     struct tally tally = {.member = "owner", .by_name = tool_json(json_object())};
     rc = list_pages(tool, "?unfinished=1", tally_page, &tally);
-    if (tool->document)
-        tool_json_set(tool->document, "nodes", json_array());
-    struct chxa_client *quick = ask_open_quick(tool, READY_DEADLINE_MS);
-    struct table table;
-    table_init(&table, node_columns, sizeof node_columns / sizeof node_columns[0]);
     size_t i;
     json_t *node;
     json_array_foreach(json_object_get(answer, "nodes"), i, node) add_node(

@@ -7,6 +7,7 @@
 #include "ask.h"
 #include "text.h"
 #include "view.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -210,7 +211,9 @@ static int commit_one(struct tool *tool, const char *xid)
         if (rc != TOOL_OK && rc != TOOL_UNKNOWN)
             return report_end(tool, xid, "commit", "", NULL, &error);
     }
+    waiting_begin();
     (void)!chxa_commit(tool->client, xid, NULL, options->one_phase, 0, &error);
+    waiting_end();
     return report_end(tool, xid, "commit", "committed", "Committed", &error);
 }
 
@@ -244,7 +247,9 @@ static int rollback_one(struct tool *tool, const char *xid)
     if (rc != TOOL_OK)
         return rc;
     struct chxa_error error;
+    waiting_begin();
     (void)!chxa_rollback(tool->client, xid, NULL, tool->options->reason, 0, &error);
+    waiting_end();
     return report_end(tool, xid, "rollback", "rolled back", "Aborted", &error);
 }
 
@@ -269,7 +274,9 @@ static int forget_one(struct tool *tool, const char *xid)
     }
     json_decref(record);
     struct chxa_error error;
+    waiting_begin();
     (void)!chxa_forget(tool->client, xid, &error);
+    waiting_end();
     return report_end(tool, xid, "forget", "forgotten", NULL, &error);
 }
 

@@ -73,14 +73,26 @@ static void put_finding(const struct tool *tool, const char *node, const json_t 
     free(xid);
 }
 
+/* *ret_answer is owned, and NULL on failure. */
+static int ask_fsck(struct tool *tool, const json_t *node, json_t **ret_answer,
+                    struct chxa_error *ret_error)
+{
+    int rc = ask(tool, view_text(node, "url"), "GET", "/v1/fsck?limit=10000", NULL, ret_answer,
+                 ret_error);
+    if (rc == TOOL_OK)
+        return rc;
+    json_decref(*ret_answer);
+    *ret_answer = NULL;
+    return rc;
+}
+
 /* One node's answer; its findings are counted in *ret_n. */
 static int check_node(struct tool *tool, const json_t *node, size_t *ret_n)
 {
     const char *name = view_text(node, "node");
     struct chxa_error error;
     json_t *answer;
-    int rc =
-        ask(tool, view_text(node, "url"), "GET", "/v1/fsck?limit=10000", NULL, &answer, &error);
+    int rc = ask_fsck(tool, node, &answer, &error);
     if (rc != TOOL_OK) {
         ask_failed(tool, name, &error);
     } else {
@@ -154,24 +166,62 @@ static const json_t *the_node(const struct tool *tool, const json_t *nodes)
     return n == 1 ? found : NULL;
 }
 
-static int clear_one(struct tool *tool, const json_t *node, const char *name)
+/* As a node names what it sets aside: the folder of a transaction, perhaps with a time behind. */
+static int check_name(const char *name)
 {
-    const struct tool_options *options = tool->options;
-    const char *node_name = view_text(node, "node");
-    if (options->dry_run)
-        return ask_report(tool, name, "clear", TOOL_OK, "would be removed for good", NULL, NULL);
-    if (!options->force) {
-        if (!ask_can_prompt())
-            return ask_report(tool, name, "clear", TOOL_DECLINED,
-                              "its rows are gone for good then; --force does it", NULL, NULL);
-        char *question = tool_printf(
-            "%s on %s: its rows are gone for good then. Type the name to clear:", name, node_name);
-        bool agreed = ask_person(question, name);
-        free(question);
-        if (!agreed)
-            return ask_report(tool, name, "clear", TOOL_DECLINED,
-                              "that is not the name; nothing was done", NULL, NULL);
+    static const char *const letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-~@";
+    bool good = strncmp(name, "t-", 2) == 0 && name[2] && strlen(name) <= 255 &&
+                strspn(name, letters) == strlen(name);
+    return good
+               ? TOOL_OK
+               : tool_usage_error("clear: '%s' is no folder's name; chxa fsck shows those that are "
+                                  "set aside",
+                                  name);
+}
+
+/* What fsck says of a set-aside folder; NULL: it has none of that name. Borrowed from findings. */
+static const json_t *find_set_aside(const json_t *findings, const char *name)
+{
+    size_t i;
+    const json_t *finding;
+    json_array_foreach(findings, i,
+                       finding) if (strcmp(view_text(finding, "kind"), "set_aside") == 0 &&
+                                    strcmp(folder_of(finding), name) == 0) return finding;
+    return NULL;
+}
+
+/* "12 MB, 3d 2h old"; free with free(). */
+static char *describe(const json_t *finding)
+{
+    char size[24], age[32];
+    text_bytes((uint64_t)view_number(finding, "bytes"), size, sizeof size);
+    text_duration(view_number(finding, "age_ms"), age, sizeof age);
+    return tool_printf("%s, %s old", size, age);
+}
+
+/* A person types the name, a script says --force. */
+static int ask_to_clear(struct tool *tool, const char *node_name, const char *name,
+                        const char *what)
+{
+    if (!ask_can_prompt()) {
+        char *sentence = tool_printf("%s: its rows are gone for good then; --force does it", what);
+        int rc = ask_report(tool, name, "clear", TOOL_DECLINED, sentence, NULL, NULL);
+        free(sentence);
+        return rc;
     }
+    char *question =
+        tool_printf("%s on %s (%s): its rows are gone for good then. Type the name to clear:", name,
+                    node_name, what);
+    bool agreed = ask_person(question, name);
+    free(question);
+    return agreed ? TOOL_OK
+                  : ask_report(tool, name, "clear", TOOL_DECLINED,
+                               "that is not the name; nothing was done", NULL, NULL);
+}
+
+static int clear_now(struct tool *tool, const json_t *node, const char *name)
+{
     struct chxa_error error;
     json_t *answer;
     char *path = ask_query_add(tool_strdup(""), "name", name);
@@ -186,21 +236,47 @@ static int clear_one(struct tool *tool, const json_t *node, const char *name)
                       &error);
 }
 
+static int clear_one(struct tool *tool, const json_t *node, const json_t *found, const char *name)
+{
+    const struct tool_options *options = tool->options;
+    const json_t *finding = find_set_aside(json_object_get(found, "findings"), name);
+    if (finding == NULL && !json_is_true(json_object_get(found, "truncated")))
+        return ask_report(tool, name, "clear", TOOL_NOT_FOUND,
+                          "nothing of that name is set aside there", NULL, NULL);
+    char *what = finding ? describe(finding) : tool_strdup("size not known");
+    int rc = TOOL_OK;
+    if (options->dry_run) {
+        char *sentence = tool_printf("would be removed for good (%s)", what);
+        ask_report(tool, name, "clear", TOOL_OK, sentence, NULL, NULL);
+        free(sentence);
+    } else if (!options->force) {
+        rc = ask_to_clear(tool, view_text(node, "node"), name, what);
+    }
+    free(what);
+    return rc == TOOL_OK && !options->dry_run ? clear_now(tool, node, name) : rc;
+}
 int tool_cmd_clear(struct tool *tool)
 {
     struct chxa_error error;
-    json_t *answer;
-    int rc = ask(tool, NULL, "GET", "/v1/nodes", NULL, &answer, &error);
+    json_t *answer, *found = NULL;
+    int rc = TOOL_OK;
+    for (size_t i = 0; i < tool->n_operands && rc == TOOL_OK; i++)
+        rc = check_name(tool->operands[i]);
+    if (rc != TOOL_OK)
+        return rc;
     if (tool->document)
         tool_json_set(tool->document, "results", json_array());
-    if (rc != TOOL_OK) {
-        json_decref(answer);
-        return ask_failed(tool, "nodes", &error);
-    }
-    const json_t *node = the_node(tool, json_object_get(answer, "nodes"));
-    rc = node ? TOOL_OK : TOOL_USAGE;
-    for (size_t i = 0; node && i < tool->n_operands; i++)
-        rc = tool_exit_worse(rc, clear_one(tool, node, tool->operands[i]));
+    rc = ask(tool, NULL, "GET", "/v1/nodes", NULL, &answer, &error);
+    const json_t *node = NULL;
+    if (rc != TOOL_OK)
+        ask_failed(tool, "nodes", &error);
+    else if ((node = the_node(tool, json_object_get(answer, "nodes"))) == NULL)
+        rc = TOOL_USAGE;
+    else if ((rc = ask_fsck(tool, node, &found, &error)) != TOOL_OK)
+        ask_failed(tool, view_text(node, "node"), &error);
+    for (size_t i = 0; found && i < tool->n_operands; i++)
+        rc = tool_exit_worse(rc, clear_one(tool, node, found, tool->operands[i]));
+    json_decref(found);
     json_decref(answer);
     return rc;
 }

@@ -42,6 +42,35 @@ static char *comma_list(const struct tool_list *list)
     return text;
 }
 
+static bool is_state(const char *text, size_t bytes)
+{
+    for (int state = CHXA_STATE_INITIALIZED; state <= CHXA_STATE_ABORTED; state++) {
+        const char *name = chxa_state_name((enum chxa_txn_state)state);
+        if (strlen(name) == bytes && memcmp(name, text, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --state: names of states, separated by commas. */
+static int check_states(const struct tool_options *options)
+{
+    for (size_t i = 0; i < options->state.n; i++) {
+        const char *word = options->state.items[i];
+        while (true) {
+            size_t bytes = strcspn(word, ",");
+            if (!is_state(word, bytes))
+                return tool_usage_error("--state: '%.*s' is no state; there are Initialized, "
+                                        "Prepared, Committing, Committed, Aborting, Aborted",
+                                        (int)bytes, word);
+            if (word[bytes] == '\0')
+                break;
+            word += bytes + 1;
+        }
+    }
+    return TOOL_OK;
+}
+
 char *list_query(const struct tool_options *options, bool prepared_only)
 {
     char *query = tool_strdup("");
@@ -181,6 +210,9 @@ static void put_summary(const struct listing *listing, bool prepared_only)
 int list_print(struct tool *tool, bool prepared_only)
 {
     struct listing listing = {.tool = tool, .limit = UINT64_MAX};
+    int rc = check_states(tool->options);
+    if (rc != TOOL_OK)
+        return rc;
     if (tool->options->limit.given)
         listing.limit = tool->options->limit.value;
     view_init(&listing.view, tool);
@@ -191,7 +223,7 @@ int list_print(struct tool *tool, bool prepared_only)
         tool->is_streaming = true;
     }
     char *query = list_query(tool->options, prepared_only);
-    int rc = list_pages(tool, query, page_came, &listing);
+    rc = list_pages(tool, query, page_came, &listing);
     free(query);
     if (tool->document) {
         char *error = json_dumps(json_object_get(tool->document, "error"),

@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "text.h"
 #include "view.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,6 +115,27 @@ static void add_result(struct load *load, const struct load_file *file,
     }
 }
 
+/* Before anything is begun: can each file be read? What is no file (a pipe) is opened when its turn comes. */
+static int check_files(const struct load_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_files; i++) {
+        const char *path = plan->files[i].path;
+        struct stat status;
+        int number = 0;
+        if (strcmp(path, "-") == 0)
+            continue;
+        if (stat(path, &status) != 0 || access(path, R_OK) != 0)
+            number = errno;
+        else if (S_ISDIR(status.st_mode))
+            number = EISDIR;
+        if (number) {
+            tool_complain("cannot read %s: %s; nothing was loaded", path, strerror(number));
+            return TOOL_FAILED;
+        }
+    }
+    return TOOL_OK;
+}
+
 static int load_one(struct load *load, const struct load_file *file)
 {
     uint64_t size;
@@ -177,7 +199,10 @@ static int begin(struct load *load)
     start.sink = options->sink;
     start.epoch = options->epoch.value;
     start.meta = options->meta;
-    if (chxa_start(load->tool->client, load->xid, &start, &load->txn, &error) != CHXA_OK)
+    waiting_begin();
+    int code = chxa_start(load->tool->client, load->xid, &start, &load->txn, &error);
+    waiting_end();
+    if (code != CHXA_OK)
         return ask_failed(load->tool, load->xid, &error);
     load->owner_url = tool_strdup(chxa_txn_owner_url(load->txn));
     return TOOL_OK;
@@ -388,7 +413,11 @@ int tool_cmd_load(struct tool *tool)
     load.progress.shown = isatty(STDERR_FILENO) && !options->no_progress && !options->json;
     if (tool->document)
         tool_json_set(tool->document, "files", json_array());
-    int rc = options->dry_run ? dry_run(&load) : run(&load);
+    int rc = check_files(&plan);
+    if (rc == TOOL_OK)
+        rc = options->dry_run ? dry_run(&load) : run(&load);
+    else
+        report(&load, rc, "");
     chxa_txn_free(load.txn);
     free(load.xid);
     free(load.owner_url);

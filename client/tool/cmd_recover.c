@@ -8,6 +8,7 @@
 #include "cmd_list.h"
 #include "text.h"
 #include "view.h"
+#include "waiting.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -107,12 +108,15 @@ static int carry_out(struct plan *plan, const json_t *planned)
     const struct tool_list *commit = &tool->options->commit;
     struct chxa_error error;
     const struct tool_number deadline = tool->options->deadline;
+    waiting_begin();
     (void)!chxa_sink_recover(tool->client, plan->sink, plan->epoch, commit->items, commit->n,
                              deadline.given ? deadline.value : 0, &error);
+    waiting_end();
     int rc = ask_exit_of(&error);
     if (rc != TOOL_OK) {
         ask_failed(tool, plan->sink, &error);
-        tool_complain("run the same again; chxa sinks %s shows what is still open", plan->sink);
+        if (error.code != CHXA_ERR_FENCED)
+            tool_complain("run the same again; chxa sinks %s shows what is still open", plan->sink);
         return rc;
     }
     size_t i;
@@ -173,6 +177,9 @@ int tool_cmd_recover(struct tool *tool)
             return tool_usage_error("recover: of which sink?");
         return list_print(tool, true);
     }
+    if (options->owner || options->sink || options->table || options->older_than.given ||
+        options->in_doubt || options->blocked || options->limit.given || options->quiet)
+        return tool_usage_error("recover SINK takes no filter: it ends all that the sink has open");
     struct tool_list commit = options->commit, sink;
     for (size_t i = 0; i < commit.n; i++)
         if (strlen(commit.items[i]) > CHXA_XID_BYTES_MAX)

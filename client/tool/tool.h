@@ -20,7 +20,7 @@
 enum tool_exit {
     TOOL_OK = 0,
     TOOL_FAILED = 1,    /* it did not happen, and will not by itself */
-    TOOL_USAGE = 2,     /* the command line is wrong; nothing was sent */
+    TOOL_USAGE = 2,     /* the command line is wrong; nothing was done */
     TOOL_UNKNOWN = 3,   /* under way, decided but not finished, or the answer was lost: ask again */
     TOOL_NOT_FOUND = 4, /* no such transaction */
     TOOL_REFUSED = 5,   /* the transaction's state, or its sink's epoch, does not allow it */

@@ -11,6 +11,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import pytest
 
@@ -166,6 +167,33 @@ def start_node(lab, folder):
 def node(engine, store_name, start_node):
     """chxad on the engine and store under test."""
     return start_node(engine, store_name)
+
+
+@pytest.fixture
+def lonely(folder, store_name, lab):
+    """chxad whose ClickHouse is not there: alive, and not ready."""
+
+    class Nothing:
+        url = f"http://127.0.0.1:{servers.free_port()}"
+
+    name = f"lonely-{next(_numbers)}"
+    home = folder / f"chxad-{name}"
+    store = f"sqlite:{home}/x.db" if store_name == "sqlite" else f"zookeeper:{lab.zookeeper.address}/{name}-{os.getpid()}"
+    node = servers.Chxad(home, "n1", store, Nothing)
+    node.address = f"127.0.0.1:{servers.free_port()}"
+    node.spawn()
+    try:
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                Client(node.url).request("GET", "/healthz").ok()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, node.log_tail(20)
+                time.sleep(0.05)
+        yield node
+    finally:
+        node.kill()
 
 
 @pytest.fixture

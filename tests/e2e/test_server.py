@@ -134,34 +134,14 @@ def test_forget_only_what_is_finished(engine, client, xid):
     client.forget(xid).ok((200, 204))
 
 
-def test_not_ready_without_clickhouse(folder, store_name, lab):
+def test_not_ready_without_clickhouse(lonely):
     """Alive but not ready: says so to everybody, and ends when told to."""
-
-    class Nothing:
-        url = f"http://127.0.0.1:{servers.free_port()}"
-
-    home = folder / f"chxad-lonely-{store_name}"
-    store = f"sqlite:{home}/x.db" if store_name == "sqlite" else f"zookeeper:{lab.zookeeper.address}/lonely"
-    node = servers.Chxad(home, "n1", store, Nothing)
-    node.address = f"127.0.0.1:{servers.free_port()}"
-    node.spawn()
-    try:
-        client = Client(node.url)
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                client.request("GET", "/healthz").ok()
-                break
-            except OSError:
-                time.sleep(0.05)
-        client.request("GET", "/healthz").ok()
-        client.request("GET", "/readyz").fails("NOT_READY")
-        client.begin("x").fails("NOT_READY")
-        client.request("GET", "/metrics").ok()
-        assert not node.is_up()
-        assert node.stop() == 0
-    finally:
-        node.kill()
+    client = Client(lonely.url)
+    client.request("GET", "/readyz").fails("NOT_READY")
+    client.begin("x").fails("NOT_READY")
+    client.request("GET", "/metrics").ok()
+    assert not lonely.is_up()
+    assert lonely.stop() == 0
 
 
 def test_clickhouse_falls_silent(engine, store_name, start_node):

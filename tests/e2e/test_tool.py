@@ -106,9 +106,10 @@ def test_filters(tool, make, engine, client):
     assert tool("list", "--blocked").out == "no transaction\n"
     assert ids(tool.json("list", "--limit", "1", "--in-doubt")) == [prepared]
     assert set(tool("list", "-q", "--in-doubt").out.split()) == {prepared, elsewhere}
-    # What the node does not understand is the node's to say.
-    assert "INVALID_REQUEST" in tool("list", "--state", "Prepard", exit=1).err
-    assert tool.json("list", "--state", "Prepard", exit=1)["error"]["code"] == "INVALID_REQUEST"
+    # What only the library or the node finds wrong is as wrong.
+    words = ("load", "--table", f"{engine.database}.other", "--format", "CSV", "--meta")
+    assert "INVALID_REQUEST" in tool(*words, "{", exit=2).err
+    assert tool.json(*words, "{", exit=2)["error"]["code"] == "INVALID_REQUEST"
 
 
 @once
@@ -151,7 +152,7 @@ def test_show(tool, make, client, engine):
     record = tool.json("show", xid)["transactions"][0]
     assert record["rows"] == 2 and record["writes"][0]["rows"] == 2 and record["meta"] == {"offset": 4711}
     missing = tool("show", "no-such", exit=4)
-    assert "TXN_NOT_FOUND" in missing.err
+    assert "TXN_NOT_FOUND" in missing.err and "chxa sinks" in missing.err  # and what may be done about it
     assert ids(tool.json("show", "no-such", xid, exit=4)) == [xid]
 
 
@@ -276,7 +277,8 @@ def test_recover(tool, make, client, engine, table):
     assert engine.count(table) == 4
     client.begin("late", sink="job.1", epoch=3).fails("FENCED")
     # An epoch that has passed fences nobody, and is told so.
-    tool("recover", "job.1", "--epoch", "2", "--force", exit=5)
+    fenced = tool("recover", "job.1", "--epoch", "2", "--force", exit=5).err
+    assert "FENCED" in fenced and "without --epoch" in fenced and "run the same again" not in fenced
     # Again: nothing is open.
     assert "nothing was open" in tool("recover", "job.1").out
 
@@ -382,7 +384,8 @@ def test_blocked(tool, make, client, engine, table):
     assert "BLOCKED" in failed.err
     record = tool.json("list", "--blocked")["transactions"][0]
     assert record["xid"] == xid and record["blocked"] and record["why"]
-    assert f"chxa resolve {xid} --retry" in record["next"]
+    assert f"chxa resolve {xid} --retry" in record["next"] and f"chxa resolve {xid} --discard" in record["next"]
+    assert "--convert" not in record["next"]  # there is no table to convert them for
     assert "Committing, blocked" in tool("list").out
     tool("rollback", xid, "--force", exit=5)
     tool("resolve", xid, exit=2)
@@ -400,7 +403,8 @@ def test_blocked(tool, make, client, engine, table):
     finding = tool.json("fsck", exit=7)["nodes"][0]["findings"][0]
     name = finding["path"].rsplit("/", 1)[1]
     tool("clear", name, exit=8)
-    tool("clear", name, "--dry-run")
+    assert " old)" in tool("clear", name, "--dry-run").out
+    tool("clear", name + "x", "--dry-run", exit=4)
     tool("fsck", exit=7)
     assert tool.json("clear", name, "--force")["results"][0]["exit"] == 0
     tool("fsck")
@@ -429,6 +433,7 @@ def test_convert(tool, make, engine):
     xid = make("Prepared", table=table)
     engine.query(f"ALTER TABLE {table} ADD COLUMN more UInt8 DEFAULT 7, MODIFY COLUMN key String")
     tool("commit", xid, "--deadline", "2s", exit=3)
+    assert f"chxa resolve {xid} --convert" in tool("list").out
     tool("resolve", xid, "--convert", "--reason", "key is a String now")
     record = tool.json("show", xid)["transactions"][0]
     assert record["state"] == "Committed" and record["heuristic"] is None
@@ -477,6 +482,13 @@ def test_usage(tool):
         ("commit", ".."),
         ("list", "--older-than", "soon"),
         ("list", "--deadline", "0"),
+        ("list", "--state", "Prepard"),
+        ("list", "-s", "Prepared,"),
+        ("list", "-s", ""),
+        ("list", "--json", "-s", "prepared"),
+        ("recover", "job.1", "--blocked"),
+        ("clear", "../t-x"),
+        ("clear", "x", "--dry-run"),
         ("rollback", "x", "--reason", "two\nlines"),
         ("rollback", "x", "--reason", "x" * 1025),
         ("abandon", "x"),
@@ -510,6 +522,28 @@ def test_nobody_there(tool, engine):
     assert "--url" in wrong.err or "no chxad" in wrong.err
     # --url wins over the environment; a URL may do without its scheme.
     nowhere("list", "--url", tool.environment["CHXA_URL"].removeprefix("http://"))
+
+
+def test_every_node_that_was_tried_is_named():
+    ports = [servers.free_port() for _ in range(3)]
+    error = Tool(*(f"http://127.0.0.1:{port}" for port in ports))("list", "--deadline", "1s", exit=6).err
+    assert all(error.count(f"http://127.0.0.1:{port}: ") == 1 for port in ports), error
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+def test_a_node_that_is_not_ready_has_its_row(lonely):
+    """It waits for its ClickHouse, so nobody can list the nodes: those that were named say how they are."""
+    nobody = f"http://127.0.0.1:{servers.free_port()}"
+    tool = Tool(lonely.url, nobody)
+    done = tool("nodes", "--deadline", "1s", exit=6)
+    lines = [line.split() for line in done.out.splitlines()]
+    assert [line[1:3] + line[5:6] for line in lines if line[0] == "?"] == [["?", "no", lonely.url], ["?", "no", nobody]]
+    why = [line for line in done.out.splitlines() if "why:" in line]
+    assert "ClickHouse" in why[0] and nobody in why[1]
+    assert "NOT_READY" in done.err
+    nodes = tool.json("nodes", "--deadline", "1s", exit=6)["nodes"]
+    assert [(node["url"], node["live"], node["ready"]) for node in nodes] == [(lonely.url, None, False), (nobody, None, False)]
+    assert "ClickHouse" in nodes[0]["why"] and nodes[0]["in_doubt"] is None
 
 
 @once
@@ -566,8 +600,13 @@ def test_a_load_that_fails_leaves_nothing(tool, client, engine, table, tmp_path)
     assert failed["error"]["code"] == "CLICKHOUSE_REJECTED"
     assert client.get(failed["xid"])["state"] == "Aborted"
     tool("load", "--table", f"{engine.database}.no_such", good, exit=1)
-    tool("load", "--table", f"{engine.database}.t", tmp_path / "missing.csv", exit=1)
-    tool("load", "--table", f"{engine.database}.t", "--format", "CSV", tmp_path, exit=1)
+    # What cannot be read is found before anything is begun.
+    begun = len(tool.json("list", "--all")["transactions"])
+    for words in ((good, tmp_path / "missing.csv"), ("--format", "CSV", good, tmp_path), ("-n", tmp_path / "missing.csv")):
+        refused = tool("load", "--table", f"{engine.database}.t", *words, exit=1)
+        assert "cannot read" in refused.err and "nothing was loaded" in refused.err
+    tool.json("load", "--table", f"{engine.database}.t", tmp_path / "missing.csv", exit=1)
+    assert len(tool.json("list", "--all")["transactions"]) == begun
     assert engine.count(table) == 0 and engine.held() == []
 
     # With an id it is resumed where it was: what is staged is not staged again.
@@ -684,6 +723,21 @@ def test_a_person_lists_shows_and_rolls_back(terminal, make, client):
     assert f"{xid}: rolled back" in terminal.screen()
     assert client.get(xid)["given_reason"] == "the job is gone"
     assert client.get(other)["state"] == "Prepared"
+
+
+def test_a_person_who_waits_is_told():
+    silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never answers
+    url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    terminal = Terminal(Tool(url), columns=140)
+    try:
+        terminal.begin("chxa list --deadline 5s")
+        terminal.wait(rf"^chxa: no answer yet from {url}; waiting for 5s at most")
+        assert terminal.end() == 3
+        assert terminal.screen().count("no answer yet") == 1
+        assert "no answer yet" not in terminal.run("chxa list --deadline 4s 2> /dev/null")[1].replace("2> /dev/null", "")
+    finally:
+        terminal.close()
+        silent.close()
 
 
 @once

@@ -616,6 +616,39 @@ START_TEST(recovery_goes_to_every_owner)
 }
 END_TEST
 
+/* Not only the last one: who reads the message learns what is wrong with each. */
+START_TEST(each_node_that_was_tried_is_named)
+{
+    static const struct fake_step steps[] = {
+        {503, FAILS("STORE_UNAVAILABLE", "true", "known"), NULL, FAKE_ANSWERS, 0}};
+    struct fake *fake = fake_start(steps);
+    char away[100], there[200];
+    snprintf(away, sizeof away, "%s: ", nobody());
+    struct chxa_client *client = open_both(strndupa(away, strlen(away) - 2), fake->url, 600);
+    snprintf(there, sizeof there, "%s: STORE_UNAVAILABLE: because", fake->url);
+    struct chxa_txn_record *record;
+    ck_assert_int_ne(chxa_get(client, "x", &record, &error), 0);
+    if (error.code == CHXA_ERR_UNREACHABLE)
+        ck_assert_msg(strncmp(error.message, away, strlen(away)) == 0 &&
+                          strstr(error.message, there) != NULL,
+                      "%s", error.message);
+    else
+        ck_assert_msg(strncmp(error.message, "because; tried before: ", 23) == 0 &&
+                          strncmp(error.message + 23, away, strlen(away)) == 0,
+                      "%s", error.message);
+    chxa_client_close(client);
+    /* An answer for good has nothing to do with who was away before. */
+    static const struct fake_step gone[] = {
+        {404, FAILS("TXN_NOT_FOUND", "false", "known"), NULL, FAKE_ANSWERS, 0}};
+    struct fake *second = fake_start(gone);
+    client = open_both(fake->url, second->url, 5000);
+    ck_assert_int_eq(chxa_get(client, "x", &record, &error), CHXA_ERR_TXN_NOT_FOUND);
+    ck_assert_ptr_null(strstr(error.message, "tried before"));
+    fake_stop(second);
+    done(fake, client);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_set_timeout(tcase, 60);
@@ -628,6 +661,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, slow_is_cut_by_the_deadline);
     tcase_add_test(tcase, begin_stays_where_it_may_have_happened);
     tcase_add_test(tcase, nobody_there);
+    tcase_add_test(tcase, each_node_that_was_tried_is_named);
     tcase_add_test(tcase, foreign_answers);
     tcase_add_test(tcase, long_messages_are_cut_between_characters);
     tcase_add_test(tcase, redirects_are_followed_so_far);
