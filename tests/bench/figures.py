@@ -73,3 +73,38 @@ def fig7(lab, engine, store, size):
         yield Cell("fig7-stream", engine, store, f"{rows} rows a batch, streamed", rows,
                    lambda s=load_size: sides.stream(**s), lambda s=load_size: sides.direct(**s),
                    reach=6.0 if rows == 1000 else None)  # fmt: skip
+
+
+def fig8(lab, engine, store, size):
+    """Total time of a load through the sink interface against its checkpoint interval, beside plain INSERTs of the batches."""
+    sides = Sides(lab, engine, store)
+    rows = 10_000
+    # Loads that take plain INSERTs longer than the interval, on this machine.
+    rate = sides.direct(writers=WRITERS, batches=size.pick(smoke=1, short=10, full=50), rows=rows)
+    for interval_s in size.pick(smoke=(1,), short=(1, 3), full=(1, 5, 15, 60)):
+        seconds = size.pick(smoke=0.1, short=4, full=max(10, 1.25 * interval_s))
+        load_size = dict(writers=WRITERS, batches=max(1, int(rate * seconds / rows / WRITERS)), rows=rows)
+        total = load_size["batches"] * WRITERS * rows
+
+        def sink(s=load_size, interval_ms=interval_s * 1000, total=total):
+            return total / sides.sink(interval_ms, f"bench{next(lab.names)}", **s)
+
+        def direct(s=load_size, total=total):
+            return total / sides.direct(**s)
+
+        yield Cell("fig8", engine, store, f"a checkpoint each {interval_s} s", interval_s, sink, direct, unit="s",
+                   reach=1.05, more=False)  # fmt: skip
+
+
+def stream(lab, engine, store, size):
+    """Streaming writes beside small INSERTs, plain ones and (26.7) ClickHouse's own async_insert, which waits for its flush."""
+    sides = Sides(lab, engine, store)
+    for rows in size.pick(smoke=(100,), short=(1000,), full=(100, 1000)):
+        for writers in size.pick(smoke=(2,), short=(1, 16), full=(1, 4, 16)):
+            batches = size.pick(smoke=3, short=100, full=300) // (1 if writers < 16 else 2)
+            load_size = dict(writers=writers, batches=batches, rows=rows)
+            label = f"{writers} writers, {rows} rows a batch"
+            ours = lambda s=load_size: sides.stream(**s)
+            yield Cell("stream-plain", engine, store, label, writers, ours, lambda s=load_size: sides.direct(**s))
+            if engine != "18":
+                yield Cell("stream-async", engine, store, label, writers, ours, lambda s=load_size: sides.async_insert(**s))

@@ -59,19 +59,18 @@ class Lab:
         options = {"log_level": "warn", **options}
         return servers.Chxad(self.folder / name, name, self.store(store, name), self.clickhouse(engine), options)
 
-    def node(self, engine, store):
-        """The one that the comparisons share. A ClickHouse has one chxad: that of another store is stopped first."""
+    def node(self, engine, store, fresh=False, **options):
+        """The one that the comparisons share, or a new one. A ClickHouse has one chxad: another is stopped first."""
         key = f"chxad {engine}"
-        if key in self.running and not self.running[key].store.startswith(store):
+        if key in self.running and (fresh or not self.running[key].store.startswith(store)):
             self.running.pop(key).stop()
-        return self._once(key, lambda: self.make_node(engine, store))
+        return self._once(key, lambda: self.make_node(engine, store, **options))
 
     def cpu_seconds(self):
         """What the servers have used so far."""
         ticks = 0
         for server in self.running.values():
-            fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            ticks += int(fields[11]) + int(fields[12])
+            ticks += cpu_ticks(server)
         return ticks / TICKS
 
     def stop(self):
@@ -88,6 +87,11 @@ class Lab:
         text = f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree PARTITION BY tuple() ORDER BY {order}"
         clickhouse.query(f"{text} SETTINGS {settings}")
         return Table(clickhouse, name)
+
+
+def cpu_ticks(server):
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 class Table:
@@ -115,17 +119,25 @@ class Table:
         )]  # fmt: skip
 
 
-def load(kind, url, query=None, **options):
-    """Runs bench_load; returns what it printed."""
+def load_command(kind, url, query=None, **options):
     command = [str(servers.BUILD / "tests" / "bench_load"), kind, "--url", url]
     if query is not None:
         command += ["--query", query]
     for key, value in options.items():
         command += [f"--{key.replace('_', '-')}", str(value)]
+    return command
+
+
+def run_json(command):
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        raise LoadFailed(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise LoadFailed(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
     return json.loads(done.stdout)
+
+
+def load(kind, url, query=None, **options):
+    """Runs bench_load; returns what it printed."""
+    return run_json(load_command(kind, url, query, **options))
 
 
 def with_settings(url, settings):

@@ -34,14 +34,33 @@ def rows_of(cells, titles):
     return rows
 
 
-def plain_table(rows):
-    widths = [max(len(row[i]) for row in [HEADS, *rows]) for i in range(len(HEADS))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [HEADS, *rows])
+SUMMARY_HEADS = ("what", "reach", "reached", "verdict")
 
 
-def markdown_table(rows):
-    lines = ["| " + " | ".join(row) + " |" for row in [HEADS, *rows]]
-    return "\n".join([lines[0], "|" + "---|" * len(HEADS), *lines[1:]])
+def summary(cells, titles):
+    """What there is to reach, a row each: the worst cell's figure, and what all cells together prove."""
+    groups = {}
+    for cell in cells:
+        if cell["reach"] is not None:
+            groups.setdefault((titles[cell["case"]], reach_text(cell)), []).append(cell)
+    rows = []
+    for (title, reach), group in groups.items():
+        worst = min(group, key=lambda cell: cell["median"] if cell["more"] else -cell["median"])
+        verdicts = {cell["verdict"] for cell in group}
+        verdict = next(word for word in ("no", "spread too wide", "yes") if word in verdicts)
+        where = f" at {worst['label']}, {ENGINES[worst['engine']]}, {worst['store']}" if len(group) > 1 else ""
+        rows.append((title, reach, ratio_text(worst) + where, verdict))
+    return rows
+
+
+def plain_table(heads, rows):
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [heads, *rows])
+
+
+def markdown_table(heads, rows):
+    lines = ["| " + " | ".join(row) + " |" for row in [heads, *rows]]
+    return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
 
 
 def machine():
