@@ -17,4 +17,5 @@ def test_every_comparison(tmp_path):
     names = subprocess.run([bench / "run", "--names"], check=True, capture_output=True, text=True).stdout.split()
     assert {cell["case"].split("-")[0] for cell in result["cells"]} == set(names)
     for cell in result["cells"]:
-        assert min(cell["ours"]) > 0 and min(cell["theirs"] or [1]) > 0, cell
+        # A figure without another side may be nothing: what a transaction takes when there are few, say.
+        assert cell["theirs"] is None or min(cell["ours"] + cell["theirs"]) > 0, cell
