@@ -35,6 +35,7 @@ static struct fault faults[FAULTS_MAX];
 static size_t n_faults;
 static char *faults_text; /* what they were read from */
 static char *running;     /* the step that runs, until its first effect starts */
+static uint64_t slow_ms;
 
 static const char *const place_names[] = {"before", "sent", "after"};
 
@@ -47,14 +48,7 @@ static void refuse(const char *text)
 
 static bool place_takes(enum fault_place place, enum kind kind)
 {
-    switch (kind) {
-    case KIND_CRASH:
-        return true;
-    case KIND_ERROR:
-        return place == FAULT_BEFORE;
-    default:
-        return place != FAULT_SENT;
-    }
+    return kind != KIND_ERROR || place != FAULT_AFTER;
 }
 
 static void parse_kind(struct fault *fault, const char *word)
@@ -181,7 +175,7 @@ uint64_t fault_visit(const char *operation, const char *step, enum fault_place p
     for (size_t i = 0; i < n_faults; i++) {
         if (fires(&faults[i], name, place, KIND_CRASH))
             raise(SIGKILL);
-        if (fires(&faults[i], name, place, KIND_DELAY))
+        if (place != FAULT_SENT && fires(&faults[i], name, place, KIND_DELAY))
             delay_ms = faults[i].delay_ms;
     }
     free(name);
@@ -197,6 +191,7 @@ void fault_step(const char *operation, const char *step)
 enum fault_end fault_effect_starts(enum fault_effect effect)
 {
     static const char *const effects[] = {"files", "clickhouse", "store"};
+    bool files = effect == FAULT_FILES;
     enum fault_end end = FAULT_NONE;
     if (running == NULL)
         return end;
@@ -208,9 +203,22 @@ enum fault_end fault_effect_starts(enum fault_effect effect)
             end = FAULT_REQUEST_LOST;
         if (fires(&faults[i], running, FAULT_AFTER, KIND_LOST))
             end = FAULT_ANSWER_LOST;
+        if (fires(&faults[i], running, FAULT_SENT, KIND_ERROR))
+            end = files ? FAULT_ERROR : FAULT_REFUSED;
+        if (fires(&faults[i], running, FAULT_SENT, KIND_LOST))
+            end = files ? FAULT_ANSWER_LOST : FAULT_OVERTAKEN;
+        if (fires(&faults[i], running, FAULT_SENT, KIND_DELAY)) {
+            end = FAULT_SLOW;
+            slow_ms = faults[i].delay_ms;
+        }
     }
     fault_step(NULL, NULL);
     return end;
+}
+
+uint64_t fault_slow_ms(void)
+{
+    return slow_ms;
 }
 
 #else

@@ -16,6 +16,11 @@
  *   before              : lost       its effect does not happen, and nobody knows: CLICKHOUSE_UNKNOWN,
  *                                    STORE_UNKNOWN; files: as error
  *   after               : lost       its effect happens, and nobody knows; files: IO_FAILED
+ *   sent                : delay=MS   its effect is under way for MS longer
+ *   sent                : error      who got it refuses it: ClickHouse with an exception, the store with
+ *                                    a conflict that is none; files: as before:error
+ *   sent                : lost       nobody knows, at once, and it happens behind the operation's back;
+ *                                    files, and an INSERT's body: as after:lost
  *
  * A step that starts no effect this time is no visit for error and lost. Of several effects of one
  * run of a step the first is meant.
@@ -37,26 +42,33 @@ enum fault_end {
     FAULT_ERROR,        /* not to happen: failed, known */
     FAULT_REQUEST_LOST, /* not to happen: unknown */
     FAULT_ANSWER_LOST,  /* to happen: unknown */
+    FAULT_SLOW,         /* to happen, fault_slow_ms later */
+    FAULT_REFUSED,      /* to be refused by who gets it: known */
+    FAULT_OVERTAKEN,    /* to happen for nobody, and unknown at once */
 };
 static inline bool fault_prevents(enum fault_end end)
 {
-    return end == FAULT_ERROR || end == FAULT_REQUEST_LOST;
+    return end == FAULT_ERROR || end == FAULT_REQUEST_LOST || end == FAULT_OVERTAKEN;
 }
 static inline bool fault_loses(enum fault_end end)
 {
-    return end == FAULT_REQUEST_LOST || end == FAULT_ANSWER_LOST;
+    return end == FAULT_REQUEST_LOST || end == FAULT_ANSWER_LOST || end == FAULT_OVERTAKEN;
 }
 
 #ifdef CHXA_FAULTS
-#define FAULT_TEXT "a fault that the test asked for"
+#define FAULT_TEXT    "a fault that the test asked for"
+#define FAULT_SETTING "a_setting_that_a_test_made_up"
 /* How many ms to wait there; 0: none. */
 uint64_t fault_visit(const char *operation, const char *step, enum fault_place place);
 /* Effects started from here on belong to this step; NULL, NULL: to none. */
 void fault_step(const char *operation, const char *step);
 /* An effect starts: how will it end? */
 enum fault_end fault_effect_starts(enum fault_effect effect);
+/* By how much the effect that started last is slow. */
+uint64_t fault_slow_ms(void);
 #else
-#define FAULT_TEXT ""
+#define FAULT_TEXT    ""
+#define FAULT_SETTING ""
 static inline uint64_t fault_visit(const char *operation, const char *step, enum fault_place place)
 {
     (void)operation;
@@ -73,6 +85,10 @@ static inline enum fault_end fault_effect_starts(enum fault_effect effect)
 {
     (void)effect;
     return FAULT_NONE;
+}
+static inline uint64_t fault_slow_ms(void)
+{
+    return 0;
 }
 #endif
 

@@ -91,6 +91,7 @@ struct ch_request {
     struct buf late; /* answer found in the socket after sending failed */
     bool body_too_long;
     enum fault_end end;
+    uint64_t slow_ms;
     int code;
     struct error error;
 };
@@ -137,12 +138,19 @@ static void request_free(uv_handle_t *handle)
     client_try_free(client);
 }
 
+static void on_delivery_timer(uv_timer_t *timer);
+
 static void request_deliver(struct ch_request *request)
 {
     assert(request->state == REQUEST_FINISHED);
     const struct ch_response *response = &request->response;
     const char *text;
     int ch_code = 0;
+    if (request->end == FAULT_SLOW) {
+        request->end = FAULT_NONE;
+        uv_timer_start(&request->timer, on_delivery_timer, request->slow_ms, 0);
+        return;
+    }
     if (fault_loses(request->end))
         request->code = error_set(&request->error, CHXA_E_CLICKHOUSE_UNKNOWN, "%s", FAULT_TEXT);
     if (request->code)
@@ -499,6 +507,8 @@ static bool set_url(struct ch_request *request, const struct ch_statement *state
         ch_url_param(&url, "query_id", statement->query_id);
     for (size_t i = 0; i < statement->n_params; i++)
         ch_url_param(&url, statement->params[i].name, statement->params[i].value);
+    if (request->end == FAULT_REFUSED)
+        ch_url_param(&url, FAULT_SETTING, "1");
     if (request->upload && !sql_in_body(request, statement))
         ch_url_param(&url, "query", statement->sql);
     CURLcode result = curl_easy_setopt(request->easy, CURLOPT_URL, buf_str(&url));
@@ -519,6 +529,9 @@ static struct ch_request *request_new(struct ch_client *client,
     request->done = done;
     request->arg = arg;
     request->end = fault_effect_starts(FAULT_CLICKHOUSE);
+    if (upload && request->end == FAULT_OVERTAKEN)
+        request->end = FAULT_ANSWER_LOST;
+    request->slow_ms = fault_slow_ms();
     request->socket = CURL_SOCKET_BAD;
     request->upload = upload;
     request->response.body.bytes_max = client->config.answer_bytes_max;
@@ -626,10 +639,18 @@ static void start_queued(struct ch_client *client)
 
 /* ---- interface ---- */
 
+static void nobody(void *arg, const struct ch_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
 struct ch_request *ch_query(struct ch_client *client, const struct ch_statement *statement,
                             ch_answer_cb *done, void *arg)
 {
     struct ch_request *request = request_new(client, statement, false, done, arg);
+    if (request->end == FAULT_OVERTAKEN)
+        ch_query(client, statement, nobody, NULL);
     request_submit(request, statement);
     return request;
 }

@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void run_steps(struct op *op);
 static void step_done(struct op *op, const char *next);
@@ -207,7 +208,9 @@ static void work_on_thread(uv_work_t *request)
     struct op *op = request->data;
     if (!fault_prevents(op->end))
         op->work(op);
-    if (op->end != FAULT_NONE && op->work_code == 0)
+    if (op->end == FAULT_SLOW)
+        usleep((useconds_t)(1000 * op->slow_ms));
+    else if (op->end != FAULT_NONE && op->work_code == 0)
         op->work_code = error_set(&op->work_error, CHXA_E_IO_FAILED, "%s", FAULT_TEXT);
 }
 
@@ -225,6 +228,7 @@ void op_blocking(struct op *op, void (*work)(struct op *op), void (*worked)(stru
     op->work = work;
     op->worked = worked;
     op->end = fault_effect_starts(FAULT_FILES);
+    op->slow_ms = fault_slow_ms();
     int queued = uv_queue_work(coord_loop(op->coord), &op->request, work_on_thread, work_done);
     assert(queued == 0);
     (void)queued;

@@ -63,6 +63,7 @@ struct op {
     enum op_held held;     /* by a fault */
     const char *held_next; /* held behind a step: see step_done */
     enum fault_end end;    /* of `work` */
+    uint64_t slow_ms;
     uv_timer_t timer;
     uv_work_t request;
     void (*work)(struct op *op);

@@ -313,7 +313,7 @@ static void op_start(struct store_op *op, int code)
     if (code == 0 && (store->closing || !store->ready || store->n_ops > store->queue_max))
         code = CHXA_E_STORE_UNAVAILABLE;
     op->end = fault_effect_starts(FAULT_STORE);
-    if (fault_prevents(op->end))
+    if (fault_prevents(op->end) || op->end == FAULT_REFUSED)
         code = CHXA_E_STORE_UNAVAILABLE;
     if (code)
         store_op_finish(op, code);

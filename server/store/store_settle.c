@@ -258,12 +258,30 @@ static void raise_done(void *arg, const struct store_sink_result *result)
     }
 }
 
+/* A test's fault has it otherwise than the store would. */
+static bool faulty(struct store_settle *settle)
+{
+    enum fault_end end = settle->end;
+    if (fault_prevents(end)) {
+        settle->wait_ms = end == FAULT_OVERTAKEN ? 0 : settle->wait_ms;
+        wait_then(settle, deliver_late);
+    } else if (end == FAULT_REFUSED) { /* a conflict */
+        settle->end = FAULT_NONE;
+        wait_then(settle, settle->sink_done ? attempt : read_back);
+    } else if (end == FAULT_SLOW) {
+        settle->end = FAULT_NONE;
+        settle->wait_ms = fault_slow_ms();
+        wait_then(settle, attempt);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static void attempt(struct store_settle *settle)
 {
-    if (fault_prevents(settle->end)) {
-        wait_then(settle, deliver_late);
+    if (faulty(settle))
         return;
-    }
     struct store *store = settle->store;
     struct store_fence fence = {settle->sink, settle->sink_epoch};
     const struct store_fence *fenced = settle->sink ? &fence : NULL;
@@ -314,6 +332,18 @@ static struct store_settle *settle_new(struct store *store, enum store_op_kind k
     return settle;
 }
 
+static void nobody(void *arg, const struct store_result *result)
+{
+    (void)arg;
+    (void)result;
+}
+
+static void nobody_of_sink(void *arg, const struct store_sink_result *result)
+{
+    (void)arg;
+    (void)result;
+}
+
 static void take_fence(struct store_settle *settle, const struct store_fence *fence)
 {
     if (fence == NULL)
@@ -332,6 +362,8 @@ static void settle_record(struct store *store, enum store_op_kind kind,
     assert(code == 0); /* only memory can be short; see base/mem.h */
     settle->record.version = record->version;
     take_fence(settle, fence);
+    if (settle->end == FAULT_OVERTAKEN)
+        settle_record(store, kind, record, fence, deadline_ms, nobody, NULL);
     attempt(settle);
 }
 
@@ -363,13 +395,19 @@ void store_settle_add_write(struct store *store, const char *xid, int64_t versio
     int code = chxa_write_copy(write, &settle->write);
     assert(code == 0);
     take_fence(settle, fence);
+    if (settle->end == FAULT_OVERTAKEN)
+        store_settle_add_write(store, xid, version, fence, write, deadline_ms, nobody, NULL);
     attempt(settle);
 }
 
 void store_settle_remove(struct store *store, const char *xid, int64_t version,
                          uint64_t deadline_ms, store_result_cb *done, void *arg)
 {
-    attempt(settle_new(store, STORE_OP_REMOVE, xid, version, deadline_ms, done, arg));
+    struct store_settle *settle =
+        settle_new(store, STORE_OP_REMOVE, xid, version, deadline_ms, done, arg);
+    if (settle->end == FAULT_OVERTAKEN)
+        store_settle_remove(store, xid, version, deadline_ms, nobody, NULL);
+    attempt(settle);
 }
 
 void store_settle_sink_raise(struct store *store, const char *sink, uint64_t epoch,
@@ -380,5 +418,7 @@ void store_settle_sink_raise(struct store *store, const char *sink, uint64_t epo
     settle->sink_done = done;
     settle->sink = mem_strdup(sink);
     settle->sink_epoch = epoch;
+    if (settle->end == FAULT_OVERTAKEN)
+        store_settle_sink_raise(store, sink, epoch, deadline_ms, nobody_of_sink, NULL);
     attempt(settle);
 }

@@ -59,6 +59,7 @@ class Life:
         self.deaths = 0
         self.twice = False
         self.patient = True
+        self.refused = False  # ClickHouse will refuse something: for that there is a client that tries again
         self.stops = False  # somebody stops and starts it: no answer does not mean that it died of a fault
         self.client = None
         self.arm("")
@@ -120,6 +121,9 @@ class Life:
 
     # ---- the client ----
 
+    def _again(self, error):
+        return error["retryable"] or (self.refused and error["code"] == "CLICKHOUSE_REJECTED")
+
     def _send(self, do):
         """As often as it takes: what was sent before a death, or was answered "again", is sent again."""
         deadline = time.monotonic() + PATIENCE_S
@@ -127,7 +131,7 @@ class Life:
             client = self.client
             try:
                 answer = do(client)
-                again = answer.status == 202 or (answer.status >= 400 and answer.error["retryable"])
+                again = answer.status == 202 or (answer.status >= 400 and self._again(answer.error))
             except (OSError, http.client.HTTPException) as trouble:
                 answer, again = trouble, True
                 if self.stops and time.monotonic() < deadline:

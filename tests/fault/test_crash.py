@@ -7,12 +7,13 @@ again for each fault; chxad dies there and is started again, or does not get its
 client does what any client does: it sends the same request again. At the end every committed row must be there once,
 every rolled-back row nowhere, nothing held, nothing detached, nothing unfinished; and one more restart changes nothing.
 
-The whole matrix is marked big. The ordinary run has one fault for each step of one pair (test_sample).
+The whole matrix is marked big; CHXA_FAULT_ONLY takes a part of it, CHXA_FAULT_CELLS notes what ran. The ordinary run has one fault for each step of one pair (test_sample).
 """
 import collections
 import concurrent.futures
 import http.client
 import itertools
+import os
 import re
 import shutil
 import time
@@ -345,6 +346,11 @@ ONLY = {"half": ("commit.", "rollback."), "blocked": "commit.", "discard": "comm
 
 # ---- the matrix ----
 
+# A part of it: what these words match from the start, say CHXA_FAULT_ONLY='commit\.|.*:sent:'.
+ONLY_THESE = re.compile(os.environ.get("CHXA_FAULT_ONLY", ""))
+# A line for each cell that ran, and how it ended, is added to this file.
+CELLS = os.environ.get("CHXA_FAULT_CELLS")
+
 def faults_of(visits, kind):
     """Every fault of that kind in what a story visited: at its first occurrence, and at its last."""
     effects = collections.Counter()
@@ -356,13 +362,15 @@ def faults_of(visits, kind):
         step, what = name.rsplit(":", 1)
         if kind == "crash" and what in PLACES:
             found.append((f"{name}:crash", count))
-        elif kind == "delay" and what in ("before", "after"):
-            found.append((f"{name}:delay={DELAY_MS}", count))
+        elif kind == "delay" and what in PLACES:
+            found.append((f"{name}:delay={DELAY_MS}", effects[step] if what == "sent" else count))
         elif kind == "error" and what in EFFECTS:
             found.append((f"{step}:before:error", effects[step]))
         elif kind == "lost" and what in EFFECTS:
             found += [(f"{step}:{place}:lost", effects[step]) for place in ("before", "after")]
-    return [f"{fault}:{nth}" for fault, count in sorted(set(found)) for nth in sorted({1, count})]
+        if kind in ("error", "lost") and what in ("clickhouse", "store") and visits[f"{step}:sent"]:
+            found.append((f"{step}:sent:{kind}", effects[step]))
+    return [f"{fault}:{nth}" for fault, count in sorted(set(found)) if count and ONLY_THESE.match(fault) for nth in sorted({1, count})]
 
 
 _visited = {}
@@ -399,8 +407,9 @@ def tell(world, story, fault):
     """One case. True: the fault happened."""
     life, deaths = world.life, world.life.deaths
     life.twice = ":delay=" in fault
+    life.refused = ":sent:error" in fault
     STORIES[story](world, fault)
-    life.twice = False
+    life.twice = life.refused = False
     fired = life.fired()
     assert fired or not fault.endswith(":1"), f"{fault} was not visited"
     world.check()
@@ -410,14 +419,24 @@ def tell(world, story, fault):
     return fired
 
 
+def note(world, story, fault, how):
+    if CELLS:
+        store = world.life.server.store.split(":")[0]
+        with open(CELLS, "a", encoding="utf-8") as file:
+            print(time.strftime("%H:%M:%S"), world.engine.name, store, story, fault, how, file=file)
+
+
 def tell_all(world, story, faults):
     fired, problems = 0, []
     for number, fault in enumerate(faults, 1):
         if fault.startswith("write.scratch:"):
             world.fresh_tables()  # no scratch table for these is there yet
         try:
-            fired += tell(world, story, fault)
+            happened = tell(world, story, fault)
+            fired += happened
+            note(world, story, fault, "passed" if happened else "not visited")
         except (AssertionError, OSError, servers.ServerFailed) as problem:
+            note(world, story, fault, "failed")
             problems.append(f"\n---- {story} with {fault}: {problem}")
             assert len(problems) < PROBLEMS_MAX, "".join(problems)
             world.end_life()
