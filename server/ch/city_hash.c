@@ -142,6 +142,11 @@ static struct city_hash hash_seeded(const unsigned char *at, size_t len, uint64_
     return len < 128 ? hash_short(at, len, a, b) : hash_long(at, len, a, b);
 }
 
+struct city_hash city_hash_128_seeded(const void *data, size_t len, struct city_hash seed)
+{
+    return hash_seeded(data, len, seed.low, seed.high);
+}
+
 struct city_hash city_hash_128(const void *data, size_t len)
 {
     const unsigned char *at = data;

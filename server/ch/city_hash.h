@@ -15,5 +15,7 @@ struct city_hash {
 };
 
 struct city_hash city_hash_128(const void *data, size_t len);
+/* The same, begun with what went before. */
+struct city_hash city_hash_128_seeded(const void *data, size_t len, struct city_hash seed);
 
 #endif

@@ -41,6 +41,13 @@ struct held_entry_name held_sent_name(uint64_t number)
     return name;
 }
 
+struct held_entry_name held_syncing_name(uint64_t number)
+{
+    struct held_entry_name name;
+    snprintf(name.text, sizeof name.text, "%" PRIu64 SYNCING_SUFFIX, number);
+    return name;
+}
+
 struct held_entry_name held_out_name(uint64_t number)
 {
     struct held_entry_name name;

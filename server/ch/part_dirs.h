@@ -22,7 +22,9 @@
 #define MARKER_SUFFIX ".moved"
 #define SENT_SUFFIX   ".sent"
 #define OUT_SUFFIX    ".out"
-#define DETACHED      "detached"
+/* Of the note that parts are being made durable, named after the first of them. */
+#define SYNCING_SUFFIX ".syncing"
+#define DETACHED       "detached"
 
 #define CHECKSUMS_FILE "checksums.txt"
 /* In the folder of a transaction whose xid is too long to be its name: the xid. */
@@ -39,6 +41,7 @@ struct held_entry_name held_sent_name(uint64_t number);
 /* The clone of a held part, until it is moved out; the marker's next content (part_clone.c). */
 struct held_entry_name held_out_name(uint64_t number);
 struct held_entry_name held_next_marker_name(uint64_t number);
+struct held_entry_name held_syncing_name(uint64_t number);
 
 /* *error: "<what> <path>[/<name>]: <errno text>", IO_FAILED, or TARGET_UNSUPPORTED for EXDEV. */
 int dirs_failed(struct error *error, int number, const char *what, const char *path,

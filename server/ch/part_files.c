@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "ch/part_dirs.h"
+#include "ch/part_renew.h"
 #include "ch/part_rows.h"
 
 #include <assert.h>
@@ -460,6 +461,45 @@ static bool disk_in_use(const struct chxa_part *parts, size_t n_parts, size_t di
     return false;
 }
 
+/* A process that was killed while it made these parts durable did not say whether the disk refused. */
+static int renew_parts(struct syncing *counting, int held, const char *root, uint32_t disk,
+                       const struct chxa_part *parts, size_t n_parts, struct error *error)
+{
+    for (size_t i = 0; i < n_parts; i++) {
+        if (parts[i].disk != disk)
+            continue;
+        struct held_entry_name name = held_part_name(parts[i].number);
+        int dir = dirs_open_at(held, name.text);
+        int result = dir < 0 ? dir : part_renew(dir, parts[i].checksum);
+        dirs_close(&dir);
+        counting->refused = result == -EBADMSG;
+        if (result != 0)
+            return dirs_failed(error, result, "write anew a held part under", root, name.text);
+    }
+    return 0;
+}
+
+/* Leaves a note, for a next process, that the disk's answer about these parts is still to come. */
+static int sync_begin(struct syncing *counting, int held, const char *root, uint32_t disk,
+                      const struct chxa_part *parts, size_t n_parts, struct held_entry_name note,
+                      struct error *error)
+{
+    int fd = openat(held, note.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST)
+        return renew_parts(counting, held, root, disk, parts, n_parts, error);
+    if (fd < 0)
+        return dirs_failed(error, errno, "make a note under", root, note.text);
+    close(fd);
+    return 0;
+}
+
+static struct held_entry_name note_name(const struct chxa_part *parts, uint32_t disk)
+{
+    while (parts->disk != disk) /* disk_in_use */
+        parts++;
+    return held_syncing_name(parts->number);
+}
+
 static int held_sync_disk(const char *xid, const char *root, uint32_t disk,
                           const struct chxa_part *parts, size_t n_parts, struct syncing *counting,
                           struct error *error)
@@ -470,6 +510,12 @@ static int held_sync_disk(const char *xid, const char *root, uint32_t disk,
         return result;
     if (held < 0)
         return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
+    struct held_entry_name note = note_name(parts, disk);
+    result = sync_begin(counting, held, root, disk, parts, n_parts, note, error);
+    if (result != 0) { /* if there was a note, it stays */
+        dirs_close(&held);
+        return result;
+    }
     result = sync_parts(counting, held, root, disk, parts, n_parts, error);
     if (result == 0) {
         struct syncing syncing = {0};
@@ -483,6 +529,8 @@ static int held_sync_disk(const char *xid, const char *root, uint32_t disk,
             counting->refused = true;
         }
     }
+    if (!counting->refused && unlinkat(held, note.text, 0) != 0 && result == 0)
+        result = dirs_failed(error, errno, "remove a note under", root, note.text);
     dirs_close(&held);
     return result;
 }

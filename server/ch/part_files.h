@@ -6,7 +6,7 @@
  * The held area of a disk is <root>/chxa (mode 0700 beneath). A transaction's folder is
  * <root>/chxa/<held_dir_name(xid)>; in it a held part is the directory <number>, and its marker,
  * left before it is moved out, the file <number>.moved, renamed to <number>.sent before the ALTER
- * that attaches it is sent; a clone to be moved out is <number>.out.
+ * that attaches it is sent; a clone to be moved out is <number>.out; <number>.syncing see held_sync.
  *
  * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
  * Distinct transactions may be worked on at once. Names and xids are checked again here before they
@@ -92,7 +92,9 @@ int part_link(const char *table_path, const char *entry_name, bool old_syntax, c
 /* Makes held parts and their folders durable: fsync file by file when they have at most files_max
  * files, else one syncfs per disk. Also the folder of the transaction, the held area and the root.
  * PARTS_LOST: the disk refused to keep something; a second try may say yes and mean nothing, so the
- * parts must not be used. IO_FAILED: anything else, and nothing is known to be wrong with them. */
+ * parts must not be used. IO_FAILED: anything else, and nothing is known to be wrong with them.
+ * While it runs there is a note, <first number>.syncing; where one is found, of a process that was
+ * killed within it, nobody knows what the disk said: the files are written anew first (part_renew.h). */
 int held_sync(const char *xid, char *const *roots, size_t n_roots, const struct chxa_part *parts,
               size_t n_parts, size_t files_max, struct error *error);
 /* fsync of one directory, e.g. a table's folder or its detached/. */

@@ -6,8 +6,8 @@
  * What recovery sees after a crash: before "record" was stored the transaction is Initialized as it
  * was (making files durable twice is harmless), after it Prepared. After the answer the rows
  * survive a crash of any process and a power cut. Where the disk refused to keep parts they are thrown
- * away (throw_away), and the next prepare finds them gone; only a crash between the refusal and that
- * would let it believe a second fsync.
+ * away (throw_away), and the next prepare finds them gone; after a crash between the refusal and that
+ * it finds the note of a sync that was begun, and believes no second fsync of the same files (held_sync).
  */
 #include "op/txn.h"
 

@@ -610,9 +610,17 @@ START_TEST(test_sync_that_the_disk_refuses)
             break;
         ck_assert_int_eq(code, CHXA_E_PARTS_LOST);
         ck_assert_ptr_nonnull(strstr(error_message(&err), "roll back and replay"));
+        /* The note that it is not known to be durable stays, and a "yes" is not enough then: the files
+         * must be written anew, and these are not what checksums.txt says. */
+        const char *note = path_of(root, "chxa/t-" XID "/5.syncing");
+        ck_assert(exists(note));
+        ck_assert_int_eq(held_sync(XID, roots, 1, &part, 1, 1000, &err), CHXA_E_PARTS_LOST);
+        ck_assert_int_eq(unlink(note), 0);
         refused++;
     }
     ck_assert_int_ge(refused, 5); /* a file, its folder, the transaction's, the area, the root */
+    ck_assert_int_lt(refused, 100);
+    ck_assert(!exists(path_of(root, "chxa/t-" XID "/5.syncing")));
     fsyncs_until_refused = -1;
     chxa_part_clear(&part);
 }
