@@ -131,6 +131,7 @@ void coord_new(uv_loop_t *loop, const struct coord_config *config, struct ch_cli
     uv_timer_init(loop, &coord->stop_timer);
     coord->pump_timer.data = coord->sweep_timer.data = coord->stop_timer.data = coord;
     uv_timer_start(&coord->sweep_timer, sweep, SWEEP_MS, SWEEP_MS);
+    coord->swept_ms = clock_monotonic_ms();
     if (getrandom(&coord->random_id, sizeof coord->random_id, 0) != sizeof coord->random_id)
         abort();
     coord->not_ready = mem_strdup("waiting for the store");

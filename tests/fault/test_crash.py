@@ -28,6 +28,7 @@ KINDS = ("crash", "error", "lost", "delay")
 DELAY_MS = 40
 CASES_PER_TABLE = 40
 PROBLEMS_MAX = 8
+VISITS_MAX = 200
 # Steps without an effect of their own: they only decide, or wait for other operations.
 WITHOUT_EFFECT = {
     "write.admit", "write.compare", "prepare.drain", "prepare.limits", "commit.target", "commit.discard", "commit.follow",
@@ -392,6 +393,8 @@ def visited_by(world, story, key):
         for _ in range(2):
             STORIES[story](world, "")
             told.append(world.life.visits())
+            circles = {name: n for name, n in told[-1].items() if n > VISITS_MAX}
+            assert not circles, f"a step that waits for something runs in circles: {circles}"
         # What happens each time, not what a busy machine brought once (a time-out, say); a table's first scratch table
         # is made in the first round only.
         visits = told[0] & told[1]
