@@ -416,6 +416,21 @@ int cx_call_run(struct cx_call *call, struct chxa_error *error)
     return error->code;
 }
 
+int cx_call_get_txn(struct chxa_client *client, const char *xid, struct cx_call *ret_call,
+                    struct chxa_error *error)
+{
+    struct cx_buf target = {0};
+    cx_buf_printf(&target, "/v1/transactions/%s", xid);
+    *ret_call = (struct cx_call){.client = client,
+                                 .method = "GET",
+                                 .target = target.data,
+                                 .deadline = cx_client_deadline(client, 0)};
+    int code = target.failed ? cx_no_memory(error) : cx_call_run(ret_call, error);
+    cx_buf_clear(&target);
+    ret_call->target = NULL;
+    return code;
+}
+
 void cx_call_clear(struct cx_call *call)
 {
     json_decref(call->json);

@@ -46,6 +46,36 @@ static int decide_alone(const struct decision *decision, struct chxa_error *erro
     return code;
 }
 
+/* A POST of the verb, and what it waits for. */
+static struct decision decision_of(struct chxa_client *client, const char *xid,
+                                   const char *owner_url, const char *verb, uint64_t deadline_ms)
+{
+    return (struct decision){.client = client,
+                             .xid = xid,
+                             .owner_url = owner_url,
+                             .method = "POST",
+                             .verb = verb,
+                             .deadline = cx_client_deadline(client, deadline_ms),
+                             .waits = true};
+}
+
+/* With the body {name: value}, or none when there is no value; put writes it. */
+static int decide_with(struct decision *decision, const char *name, const char *value,
+                       void put(struct cx_buf *buf, const char *value), struct chxa_error *error)
+{
+    struct cx_buf body = {0};
+    if (value) {
+        cx_buf_printf(&body, "{\"%s\":", name);
+        put(&body, value);
+        cx_buf_puts(&body, "}");
+    }
+    decision->body = body.data;
+    int code = body.failed ? cx_no_memory(error) : decide_alone(decision, error);
+    decision->body = NULL;
+    cx_buf_clear(&body);
+    return code;
+}
+
 /* ---- prepare ---- */
 
 int chxa_prepare(struct chxa_client *client, const char *xid, const char *owner_url,
@@ -53,28 +83,13 @@ int chxa_prepare(struct chxa_client *client, const char *xid, const char *owner_
 {
     struct chxa_error local;
     error = cx_error_start(error, &local);
-    struct cx_buf body = {0};
     int code = cx_check_id("the transaction's id", xid, error);
     if (code == 0 && meta)
         code = cx_json_check("meta", meta, error);
     if (code)
         return code;
-    if (meta) {
-        cx_buf_puts(&body, "{\"meta\":");
-        cx_buf_puts(&body, meta);
-        cx_buf_puts(&body, "}");
-    }
-    struct decision decision = {.client = client,
-                                .xid = xid,
-                                .owner_url = owner_url,
-                                .method = "POST",
-                                .verb = "/prepare",
-                                .body = body.data,
-                                .deadline = cx_client_deadline(client, deadline_ms),
-                                .waits = true};
-    code = body.failed ? cx_no_memory(error) : decide_alone(&decision, error);
-    cx_buf_clear(&body);
-    return code;
+    struct decision decision = decision_of(client, xid, owner_url, "/prepare", deadline_ms);
+    return decide_with(&decision, "meta", meta, cx_buf_puts, error);
 }
 
 /* ---- commit ---- */
@@ -115,13 +130,7 @@ int chxa_commit(struct chxa_client *client, const char *xid, const char *owner_u
     int code = cx_check_id("the transaction's id", xid, error);
     if (code)
         return code;
-    struct decision decision = {.client = client,
-                                .xid = xid,
-                                .owner_url = owner_url,
-                                .method = "POST",
-                                .verb = "/commit",
-                                .deadline = cx_client_deadline(client, deadline_ms),
-                                .waits = true};
+    struct decision decision = decision_of(client, xid, owner_url, "/commit", deadline_ms);
     struct cx_call call = {0};
     if (!one_phase)
         code = check_prepared(&decision, error);
@@ -155,30 +164,15 @@ int chxa_rollback(struct chxa_client *client, const char *xid, const char *owner
 {
     struct chxa_error local;
     error = cx_error_start(error, &local);
-    struct cx_buf body = {0};
     int code = cx_check_id("the transaction's id", xid, error);
     if (code == 0 && reason)
         code = check_reason(reason, error);
     if (code)
         return code;
-    if (reason) {
-        cx_buf_puts(&body, "{\"reason\":");
-        cx_buf_json(&body, reason);
-        cx_buf_puts(&body, "}");
-    }
-    struct decision decision = {.client = client,
-                                .xid = xid,
-                                .owner_url = owner_url,
-                                .method = "POST",
-                                .verb = "/rollback",
-                                .body = body.data,
-                                .deadline = cx_client_deadline(client, deadline_ms),
-                                .waits = true};
-    code = body.failed ? cx_no_memory(error) : decide_alone(&decision, error);
-    if (code == CHXA_ERR_TXN_NOT_FOUND)
-        code = cx_done(error); /* nobody knows it: there is nothing to roll back */
-    cx_buf_clear(&body);
-    return code;
+    struct decision decision = decision_of(client, xid, owner_url, "/rollback", deadline_ms);
+    code = decide_with(&decision, "reason", reason, cx_buf_json, error);
+    /* Nobody knows it: there is nothing to roll back. */
+    return code == CHXA_ERR_TXN_NOT_FOUND ? cx_done(error) : code;
 }
 
 int chxa_forget(struct chxa_client *client, const char *xid, struct chxa_error *error)

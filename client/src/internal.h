@@ -179,6 +179,9 @@ struct cx_call {
  */
 int cx_call_run(struct cx_call *call, struct chxa_error *error);
 void cx_call_clear(struct cx_call *call);
+/* GET of a transaction's record, in the time that a call has; else as cx_call_run. *ret_call is filled in every case. */
+int cx_call_get_txn(struct chxa_client *client, const char *xid, struct cx_call *ret_call,
+                    struct chxa_error *error);
 
 /* ---- json.c: reading it; 0 or NULL: not there, or of another kind ---- */
 

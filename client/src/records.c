@@ -87,13 +87,8 @@ int chxa_get(struct chxa_client *client, const char *xid, struct chxa_txn_record
     int code = cx_check_id("the transaction's id", xid, error);
     if (code)
         return code;
-    struct cx_buf target = {0};
-    cx_buf_printf(&target, "/v1/transactions/%s", xid);
-    struct cx_call call = {.client = client,
-                           .method = "GET",
-                           .target = target.data,
-                           .deadline = cx_client_deadline(client, 0)};
-    code = target.failed ? cx_no_memory(error) : cx_call_run(&call, error);
+    struct cx_call call;
+    code = cx_call_get_txn(client, xid, &call, error);
     struct chxa_txn_record *record = code ? NULL : cx_alloc(sizeof *record);
     if (code == 0 && !record_whole(call.json)) {
         code = cx_fail(error, CHXA_ERR_BAD_ANSWER, "the record lacks its id, owner or state");
@@ -105,7 +100,6 @@ int chxa_get(struct chxa_client *client, const char *xid, struct chxa_txn_record
     else
         chxa_record_free(record);
     cx_call_clear(&call);
-    cx_buf_clear(&target);
     return code;
 }
 

@@ -89,12 +89,11 @@ static void pin(struct chxa_txn *txn, const struct cx_call *call, const struct c
     snprintf(txn->owner_url, sizeof txn->owner_url, "%s", owner);
 }
 
-/* Runs the call for a new handle, and gives it out when that went well. */
-static int open_txn(struct chxa_txn *txn, struct cx_call *call, enum chxa_txn_state wanted,
+/* Gives a new handle out when the call for it went well (code), and frees it when not. */
+static int give_txn(struct chxa_txn *txn, int code, const struct cx_call *call,
                     struct chxa_txn **ret_txn, struct chxa_error *error)
 {
-    int code = cx_call_run(call, error);
-    if (code == 0 && error->state != wanted)
+    if (code == 0 && error->state != CHXA_STATE_INITIALIZED)
         code = cx_fail(error, CHXA_ERR_WRONG_STATE, "the transaction is %s",
                        chxa_state_name(error->state));
     if (code) {
@@ -131,9 +130,8 @@ int cx_start(struct chxa_client *client, const char *origin, const char *xid,
         .deadline = cx_client_deadline(client, 0),
         .begins = true};
     if (code == 0)
-        code = open_txn(txn, &call, CHXA_STATE_INITIALIZED, ret_txn, error);
-    else
-        free(txn);
+        code = cx_call_run(&call, error);
+    code = give_txn(txn, code, &call, ret_txn, error);
     cx_call_clear(&call);
     cx_buf_clear(&target);
     cx_buf_clear(&body);
@@ -157,20 +155,12 @@ int chxa_join(struct chxa_client *client, const char *xid, struct chxa_txn **ret
     if (code)
         return code;
     struct chxa_txn *txn = txn_new(client, xid);
-    struct cx_buf target = {0};
-    cx_buf_printf(&target, "/v1/transactions/%s", xid);
-    struct cx_call call = {.client = client,
-                           .method = "GET",
-                           .target = target.data,
-                           .deadline = cx_client_deadline(client, 0)};
-    if (txn == NULL || target.failed) {
-        free(txn);
-        code = cx_no_memory(error);
-    } else {
-        code = open_txn(txn, &call, CHXA_STATE_INITIALIZED, ret_txn, error);
-    }
+    if (txn == NULL)
+        return cx_no_memory(error);
+    struct cx_call call;
+    code = cx_call_get_txn(client, xid, &call, error);
+    code = give_txn(txn, code, &call, ret_txn, error);
     cx_call_clear(&call);
-    cx_buf_clear(&target);
     return code;
 }
 

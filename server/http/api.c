@@ -316,6 +316,22 @@ bool api_param_sink(struct api_call *call)
     return false;
 }
 
+json_t *api_body_read(struct api_call *call, int code, const char *text, size_t len)
+{
+    if (code) {
+        api_answer_error(call, code, "%s", chxa_error_text(code));
+        return NULL;
+    }
+    json_error_t where = {0};
+    json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
+    if (json_is_object(body))
+        return body;
+    json_decref(body);
+    api_answer_error(call, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s",
+                     where.text);
+    return NULL;
+}
+
 bool api_params_known(struct api_call *call, const char *const *names)
 {
     const char *name, *value;

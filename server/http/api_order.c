@@ -57,18 +57,12 @@ static void read_fields(const char *const *actions, bool takes_meta, struct api_
 static bool order_read(struct api_call *call, int code, const char *text, size_t len,
                        const char *const *actions, bool takes_meta, struct api_order *ret_order)
 {
-    if (code) {
-        api_answer_error(call, code, "%s", chxa_error_text(code));
-        return false;
-    }
-    struct api_order order = {.reason = http_request_param(call->request, "reason")};
+    struct api_order order = {.reason = http_request_param(call->request, "reason"),
+                              .body = api_body_read(call, code, text, len)};
     struct error error = {0};
-    json_error_t where = {0};
-    order.body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
-    if (!json_is_object(order.body))
-        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
-    else
-        read_fields(actions, takes_meta, &order, &error);
+    if (order.body == NULL)
+        return false;
+    read_fields(actions, takes_meta, &order, &error);
     if (error.code == 0) {
         *ret_order = order;
         return true;

@@ -47,6 +47,9 @@ json_t *api_error_json(const struct error *error, const struct chxa_record *reco
  * freed). */
 bool api_param_number(struct api_call *call, const char *name, uint64_t min, uint64_t max,
                       uint64_t *ret);
+/* The JSON object in a body, {} when there is none; code, text, len: as http_request_collect gave them. Owned;
+ * NULL: answered (call freed). */
+json_t *api_body_read(struct api_call *call, int code, const char *text, size_t len);
 /* What comes with a request that ends a transaction: {"reason": …} in the body, or the parameter of
  * that name (the body's wins), and the action, where there is a choice. */
 #define API_ORDER_BODY_MAX   16384u

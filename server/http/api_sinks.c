@@ -215,22 +215,15 @@ static void recover_body_read(struct http_request *request, void *arg, int code,
 {
     struct api_call *call = arg;
     (void)request;
-    if (code) {
-        api_answer_error(call, code, "%s", chxa_error_text(code));
-        return;
-    }
     uint64_t wait_ms = call->api->wait_ms_default;
-    if (!api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms))
+    json_t *body = NULL;
+    if (!api_param_number(call, "wait_ms", 0, call->api->wait_ms_max, &wait_ms) ||
+        (body = api_body_read(call, code, text, len)) == NULL)
         return;
-    json_error_t where = {0};
-    json_t *body = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
     const char **ids = mem_array(RECOVER_COMMIT_MAX, sizeof *ids);
     struct coord_sink_recover params = {.sink = call->xid, .commit = ids, .wait_ms = wait_ms};
     struct error error = {0};
-    if (!json_is_object(body))
-        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
-    else
-        read_recover(body, &params, ids, &error);
+    read_recover(body, &params, ids, &error);
     if (error.code)
         api_answer_error(call, error.code, "%s", error_message(&error));
     else

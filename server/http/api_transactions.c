@@ -75,19 +75,12 @@ static void begin_body_read(struct http_request *request, void *arg, int code, c
 {
     struct api_call *call = arg;
     (void)request;
-    if (code) {
-        api_answer_error(call, code, "%s", chxa_error_text(code));
+    json_t *body = api_body_read(call, code, text, len);
+    if (body == NULL)
         return;
-    }
-    json_error_t where = {0};
-    json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
     struct begin_body begin = {0};
     struct error error = {0};
-    if (!json_is_object(body))
-        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
-    else
-        read_begin(call->api, body, &begin, &error);
-    if (error.code)
+    if (!read_begin(call->api, body, &begin, &error))
         api_answer_error(call, error.code, "%s", error_message(&error));
     else
         coord_begin(call->api->coord, call->xid, &begin.params, begun, call);
@@ -124,18 +117,13 @@ static void prepare_body_read(struct http_request *request, void *arg, int code,
 {
     struct api_call *call = arg;
     (void)request;
-    if (code) {
-        api_answer_error(call, code, "%s", chxa_error_text(code));
+    json_t *body = api_body_read(call, code, text, len);
+    if (body == NULL)
         return;
-    }
-    json_error_t where = {0};
-    json_t *body = len ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &where) : json_object();
     const json_t *value = json_object_get(body, "meta");
     char *meta = NULL;
     struct error error = {0};
-    if (!json_is_object(body))
-        error_set(&error, CHXA_E_INVALID_REQUEST, "the body must be a JSON object: %s", where.text);
-    else if (json_object_size(body) != (value != NULL))
+    if (json_object_size(body) != (value != NULL))
         error_set(&error, CHXA_E_INVALID_REQUEST, "only the field meta is known");
     else if (value)
         read_meta(call->api, value, &meta, &error);
