@@ -164,6 +164,33 @@ def start_node(lab, folder):
 
 
 @pytest.fixture
+def start_pair(lab, start_node):
+    """start_pair(engine_name, **options): n1 and n2 on one ZooKeeper, each with a ClickHouse of its own: (engines, nodes).
+
+    n1's is of that version, n2's always 18.16; both have a clean held area and an empty database.
+    """
+    started = []
+
+    def start(engine_name="18.16", **options):
+        other = "r2" if engine_name == "18.16" else "r1"
+        engines = [Engine(lab.clickhouse(engine_name), "pair1"), Engine(lab.clickhouse("18.16", other), "pair2")]
+        for engine in engines:
+            engine.clean_held()
+            engine.create()
+        nodes = [start_node(engine, "zookeeper", name, **options) for engine, name in zip(engines, ("n1", "n2"))]
+        started.append((engines, nodes))
+        return engines, nodes
+
+    yield start
+    for engines, nodes in started:
+        for node in nodes:
+            node.stop()
+        for engine in engines:
+            engine.clean_held()
+            engine.drop()
+
+
+@pytest.fixture
 def node(engine, store_name, start_node):
     """chxad on the engine and store under test."""
     return start_node(engine, store_name)

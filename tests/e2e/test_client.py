@@ -11,7 +11,6 @@ import time
 
 import pytest
 from servers import BUILD
-from tables import Engine
 
 COLUMNS = "key UInt64, text String"
 DEFINITION = "ENGINE = MergeTree PARTITION BY key % 2 ORDER BY key"
@@ -514,20 +513,11 @@ def test_client_certificate(driver, node, engine, xid, tmp_path):
 
 
 @pytest.fixture(params=["18.16", "26.7"])
-def pair(request, lab, start_node):
-    """Two nodes on one ZooKeeper, each with a ClickHouse of its own."""
-    first = Engine(lab.clickhouse(request.param), "client1")
-    second = Engine(lab.clickhouse("18.16", "r2" if request.param == "18.16" else "r1"), "client2")
-    for engine in (first, second):
-        engine.clean_held()
-        engine.create()
+def pair(request, start_pair):
+    engines, nodes = start_pair(request.param)
+    for engine in engines:
         engine.make("t", COLUMNS, DEFINITION)
-    nodes = [start_node(engine, "zookeeper", name) for engine, name in zip((first, second), ("n1", "n2"))]
-    yield (first, second), nodes
-    for node in nodes:
-        node.stop()
-    for engine in (first, second):
-        engine.drop()
+    return engines, nodes
 
 
 def test_two_nodes(pair, driver, xid):

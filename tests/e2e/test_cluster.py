@@ -2,7 +2,6 @@
 """Two nodes on one ZooKeeper, each with a ClickHouse of its own."""
 import pytest
 from rest import Client
-from tables import Engine
 
 COLUMNS = "day Date, key UInt32"
 DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
@@ -10,22 +9,11 @@ ROWS = b"2024-01-01\t1\n2024-01-02\t2\n"
 
 
 @pytest.fixture(params=["18.16", "26.7"])
-def pair(request, lab, start_node):
-    """Two engines and two nodes; the second's ClickHouse is always another server."""
-    first = Engine(lab.clickhouse(request.param), "cluster")
-    other = "r2" if request.param == "18.16" else "r1"
-    second = Engine(lab.clickhouse("18.16", other), "cluster2")
-    engines = (first, second)
+def pair(request, start_pair):
+    engines, nodes = start_pair(request.param)
     for engine in engines:
-        engine.clean_held()
-        engine.create()
         engine.make("t", COLUMNS, DEFINITION)
-    nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
-    yield engines, nodes
-    for node in nodes:
-        node.stop()
-    for engine in engines:
-        engine.drop()
+    return engines, nodes
 
 
 def test_begin_here_commit_there(pair, xid):

@@ -10,7 +10,6 @@ import time
 
 import pytest
 from rest import Client
-from tables import Engine
 
 COLUMNS = "day Date, key UInt32"
 DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
@@ -308,24 +307,11 @@ def test_convert_what_does_not_fit(engine, client, xid):
 
 
 @pytest.fixture(params=["18.16", "26.7"])
-def pair(request, lab, start_node):
-    """The owner n1 and another node n2, each with a ClickHouse of its own."""
-    first = Engine(lab.clickhouse(request.param), "operator")
-    second = Engine(lab.clickhouse("18.16", "r2" if request.param == "18.16" else "r1"), "operator2")
-    for engine in (first, second):
-        engine.clean_held()
-        engine.create()
-    first.make("t", COLUMNS, DEFINITION)
-    nodes = [
-        start_node(engine, "zookeeper", name, session_timeout_ms=2000)
-        for engine, name in ((first, "n1"), (second, "n2"))
-    ]
-    yield first, nodes[0], Client(nodes[0].url), Client(nodes[1].url)
-    for node in nodes:
-        node.stop()
-    for engine in (first, second):
-        engine.clean_held()
-        engine.drop()
+def pair(request, start_pair):
+    """The owner n1, and clients of it and of the other node."""
+    (engine, _), nodes = start_pair(request.param, session_timeout_ms=2000)
+    engine.make("t", COLUMNS, DEFINITION)
+    return engine, nodes[0], Client(nodes[0].url), Client(nodes[1].url)
 
 
 def abandon(client, xid, reason="n1 burnt down"):

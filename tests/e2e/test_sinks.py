@@ -8,7 +8,6 @@ import time
 import pytest
 
 from rest import Client
-from tables import Engine
 
 COLUMNS = "day Date, key UInt32"
 DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
@@ -308,16 +307,11 @@ def test_recover_many(engine, table, client, sink):
 
 
 @pytest.fixture
-def pair(lab, start_node):
-    """Two nodes on one ZooKeeper, each with a ClickHouse 18.16 of its own."""
-    engines = [Engine(lab.clickhouse("18.16", replica), f"sinks{replica}") for replica in ("r1", "r2")]
+def pair(start_pair):
+    engines, nodes = start_pair()
     for engine in engines:
-        engine.create()
         engine.make("t", COLUMNS, DEFINITION)
-    nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
-    yield engines, nodes, [Client(node.url) for node in nodes]
-    for engine in engines:
-        engine.drop()
+    return engines, nodes, [Client(node.url) for node in nodes]
 
 
 def recover_everywhere(client, sink, epoch, commit):

@@ -13,7 +13,6 @@ import openapi_check
 import pytest
 import servers
 from rest import Client
-from tables import Engine
 from tool import Terminal, Tool
 
 COLUMNS = "day Date, key UInt32"
@@ -302,19 +301,11 @@ def test_sinks(tool, make):
 
 
 @pytest.fixture
-def pair(lab, start_node):
-    """Two nodes on one ZooKeeper, and a table at each."""
-    engines = [Engine(lab.clickhouse("18.16", replica), f"pair{number}") for number, replica in enumerate(("r1", "r2"))]
+def pair(start_pair):
+    engines, nodes = start_pair(session_timeout_ms=2000)
     for engine in engines:
-        engine.clean_held()
-        engine.create()
         engine.make("t", COLUMNS, DEFINITION)
-    nodes = [start_node(engine, "zookeeper", name, session_timeout_ms=2000) for engine, name in zip(engines, ("n1", "n2"))]
-    yield engines, nodes
-    for node in nodes:
-        node.stop()
-    for engine in engines:
-        engine.drop()
+    return engines, nodes
 
 
 def prepared_at(node, engine, xid):

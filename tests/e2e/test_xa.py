@@ -9,7 +9,6 @@ import time
 import pytest
 from rest import Client
 from servers import BUILD
-from tables import Engine
 
 COLUMNS = "key UInt64"
 DEFINITION = "ENGINE = MergeTree ORDER BY key"
@@ -514,18 +513,10 @@ def test_an_operator_gave_rows_up(tm, table, engine, client, info):
 
 
 @pytest.fixture
-def pair(lab, start_node):
-    """Two nodes of one cluster, each with a ClickHouse of its own, and the table on the first."""
-    engines = [Engine(lab.clickhouse("26.7"), "xa1"), Engine(lab.clickhouse("18.16"), "xa2")]
-    for engine in engines:
-        engine.clean_held()
-        engine.create()
-    nodes = [start_node(engine, "zookeeper", name) for engine, name in zip(engines, ("n1", "n2"))]
-    yield engines[0], nodes[0], nodes[1], engines[0].make("t", COLUMNS, DEFINITION)
-    for node in nodes:
-        node.stop()
-    for engine in engines:
-        engine.drop()
+def pair(start_pair):
+    """The first node's engine, both nodes, and a table at the first."""
+    (engine, _), (one, two) = start_pair("26.7")
+    return engine, one, two, engine.make("t", COLUMNS, DEFINITION)
 
 
 def test_the_successor_asks_another_node(pair):

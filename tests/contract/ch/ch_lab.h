@@ -10,6 +10,7 @@
 #include "ch/ch_http.h"
 #include "ch/sql.h"
 #include "ch/table.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -182,15 +183,6 @@ static void lab_require(void)
         return;
     puts("skipped: CHXA_TEST_CLICKHOUSE names no server");
     exit(77);
-}
-
-static int lab_run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "ch/ch_http.h"
 #include "ch/insert_head.h"
 #include "ch/sql.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <signal.h>
@@ -465,9 +466,5 @@ int main(void)
     tcase_add_test(tests, bad_row_in_a_long_body);
     tcase_add_test(tests, long_body_needs_no_memory);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
  */
 #include "ch/ch_http.h"
 #include "ch/insert_head.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -193,9 +194,5 @@ int main(void)
     tcase_add_loop_test(cases, server_reads_it_alike, 0, (int)(sizeof tests / sizeof *tests));
     tcase_add_test(cases, text_is_split);
     suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -642,5 +642,5 @@ int main(void)
     tcase_add_test(pools, test_start_drops_leftovers);
     tcase_add_test(pools, test_close);
     suite_add_tcase(suite, pools);
-    return lab_run_suite(suite);
+    return suite_run(suite);
 }

@@ -305,5 +305,5 @@ int main(void)
     tcase_add_test(tables, test_refused_elsewhere);
     tcase_add_test(tables, test_altered);
     suite_add_tcase(suite, tables);
-    return lab_run_suite(suite);
+    return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "lib/suite.h"
 #include "store/store.h"
 #include "store/store_settle.h"
 
@@ -59,6 +60,31 @@ static inline const char *lab_tmp(void)
 {
     const char *tmp = getenv("CHXA_TEST_TMP");
     return tmp ? tmp : "/tmp";
+}
+
+/* How many kinds of store there are to test: a loop test's _i is an enum lab_kind below it. */
+static inline int lab_kinds(void)
+{
+    return lab_zookeeper() ? 2 : 1;
+}
+
+/*
+ * A test program's main: `add` puts its tests into the one case there is. 77, ctest's word for skipped, when all went well and
+ * there was no ZooKeeper.
+ */
+static inline int lab_main(const char *name, void (*add)(TCase *tests))
+{
+    Suite *suite = suite_create(name);
+    TCase *tests = tcase_create(name);
+    tcase_set_timeout(tests, 100);
+    add(tests);
+    suite_add_tcase(suite, tests);
+    if (suite_run(suite) != 0)
+        return 1;
+    if (lab_kinds() == 2)
+        return 0;
+    puts("CHXA_TEST_ZOOKEEPER is not set: SQLite only");
+    return 77;
 }
 
 /* zookeeper: another address than the environment's (a proxy), or NULL. */

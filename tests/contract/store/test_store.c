@@ -707,12 +707,9 @@ START_TEST(settle_ends_with_the_store)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tests)
 {
-    Suite *suite = suite_create("store");
-    TCase *tests = tcase_create("contract");
-    tcase_set_timeout(tests, 100);
-    int kinds = lab_zookeeper() ? 2 : 1;
+    int kinds = lab_kinds();
 #define ADD(test) tcase_add_loop_test(tests, test, 0, kinds)
     ADD(record_lives);
     ADD(create_tells_what_exists);
@@ -731,16 +728,9 @@ int main(void)
     ADD(close_before_ready);
     ADD(settle_recognises_its_own);
     ADD(settle_ends_with_the_store);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    if (failed)
-        return 1;
-    if (kinds == 1) {
-        puts("CHXA_TEST_ZOOKEEPER is not set: SQLite only");
-        return 77;
-    }
-    return 0;
+}
+
+int main(void)
+{
+    return lab_main("store", add_tests);
 }

@@ -181,26 +181,16 @@ START_TEST(sink_keeps_what_was_committed)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tests)
 {
-    Suite *suite = suite_create("store abandon");
-    TCase *tests = tcase_create("abandon");
-    tcase_set_timeout(tests, 100);
-    int kinds = lab_zookeeper() ? 2 : 1;
+    int kinds = lab_kinds();
     tcase_add_loop_test(tests, refused_while_the_lock_is_held, 0, kinds);
     tcase_add_loop_test(tests, ended_when_the_owner_is_gone, 0, kinds);
     tcase_add_loop_test(tests, refused_and_then_nothing_is_changed, 0, kinds);
     tcase_add_loop_test(tests, sink_keeps_what_was_committed, 0, kinds);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    if (failed)
-        return 1;
-    if (kinds == 1) {
-        puts("CHXA_TEST_ZOOKEEPER is not set: SQLite only");
-        return 77;
-    }
-    return 0;
+}
+
+int main(void)
+{
+    return lab_main("store abandon", add_tests);
 }

@@ -446,12 +446,9 @@ START_TEST(index_follows_the_record)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tests)
 {
-    Suite *suite = suite_create("store lock");
-    TCase *tests = tcase_create("lock");
-    tcase_set_timeout(tests, 100);
-    int kinds = lab_zookeeper() ? 2 : 1;
+    int kinds = lab_kinds();
     tcase_add_loop_test(tests, second_is_refused_until_the_first_closes, 0, kinds);
     tcase_add_loop_test(tests, stale_holder_changes_nothing, 0, kinds);
     tcase_add_loop_test(tests, epochs_grow_and_nodes_are_listed, 0, kinds);
@@ -463,16 +460,9 @@ int main(void)
         tcase_add_test(tests, removal_can_be_resumed);
         tcase_add_test(tests, index_follows_the_record);
     }
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    if (failed)
-        return 1;
-    if (kinds == 1) {
-        puts("CHXA_TEST_ZOOKEEPER is not set: SQLite only");
-        return 77;
-    }
-    return 0;
+}
+
+int main(void)
+{
+    return lab_main("store lock", add_tests);
 }

@@ -559,13 +559,9 @@ START_TEST(history_is_no_sink)
 }
 END_TEST
 
-int main(void)
+static void add_tests(TCase *tests)
 {
-    signal(SIGPIPE, SIG_IGN);
-    Suite *suite = suite_create("store sinks");
-    TCase *tests = tcase_create("sinks");
-    tcase_set_timeout(tests, 100);
-    int kinds = lab_zookeeper() ? 2 : 1;
+    int kinds = lab_kinds();
 #define ADD(test) tcase_add_loop_test(tests, test, 0, kinds)
     ADD(an_unused_sink_is_empty);
     ADD(a_newer_epoch_fences_the_older);
@@ -582,16 +578,10 @@ int main(void)
         tcase_add_test(tests, a_lost_raise_is_repeated);
         tcase_add_test(tests, a_sink_costs_no_request);
     }
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    if (failed)
-        return 1;
-    if (kinds == 1) {
-        puts("CHXA_TEST_ZOOKEEPER is not set: SQLite only");
-        return 77;
-    }
-    return 0;
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    return lab_main("store sinks", add_tests);
 }

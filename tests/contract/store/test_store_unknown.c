@@ -226,6 +226,15 @@ START_TEST(a_new_session_takes_a_new_epoch)
 }
 END_TEST
 
+static void add_tests(TCase *tests)
+{
+    tcase_add_loop_test(tests, lost_answers_are_unknown, 0, N_CHANGES * N_LOSSES);
+    tcase_add_loop_test(tests, lost_answers_are_settled, 0, N_CHANGES * N_LOSSES);
+    tcase_add_loop_test(tests, settling_ends_at_its_deadline, 0, N_CHANGES);
+    tcase_add_test(tests, silence_ends_at_the_deadline);
+    tcase_add_test(tests, a_new_session_takes_a_new_epoch);
+}
+
 int main(void)
 {
     if (lab_zookeeper() == NULL) {
@@ -233,18 +242,5 @@ int main(void)
         return 77;
     }
     signal(SIGPIPE, SIG_IGN);
-    Suite *suite = suite_create("store unknown");
-    TCase *tests = tcase_create("unknown");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, lost_answers_are_unknown, 0, N_CHANGES * N_LOSSES);
-    tcase_add_loop_test(tests, lost_answers_are_settled, 0, N_CHANGES * N_LOSSES);
-    tcase_add_loop_test(tests, settling_ends_at_its_deadline, 0, N_CHANGES);
-    tcase_add_test(tests, silence_ends_at_the_deadline);
-    tcase_add_test(tests, a_new_session_takes_a_new_epoch);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return lab_main("store unknown", add_tests);
 }

@@ -8,6 +8,7 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -147,9 +148,5 @@ int main(void)
     tcase_add_test(t, log_lines);
     tcase_add_test(t, mem_helpers);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

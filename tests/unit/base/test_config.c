@@ -4,6 +4,7 @@
  * to the table.
  */
 #include "base/config.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdarg.h>
@@ -366,9 +367,5 @@ int main(void)
     tcase_add_test(t, actions);
     tcase_add_test(t, sample_file_is_the_table);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

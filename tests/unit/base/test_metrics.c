@@ -4,6 +4,7 @@
  * reader that holds the whole page to the text format.
  */
 #include "base/metrics.h"
+#include "lib/suite.h"
 #include "proto/errors.h"
 
 #include <check.h>
@@ -203,9 +204,5 @@ int main(void)
     tcase_add_test(t, what_layers_report);
     tcase_add_test(t, status_classes);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

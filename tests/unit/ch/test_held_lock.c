@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "ch/held_lock.h"
 #include "ch/part_files.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -208,9 +209,5 @@ int main(void)
     tcase_add_test(tests, another_user_than_clickhouse_is_refused);
     tcase_add_test(tests, set_aside_keeps_what_it_moves);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

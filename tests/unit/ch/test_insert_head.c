@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 #include "ch/insert_head.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -580,9 +581,5 @@ int main(void)
     tcase_add_loop_test(tests, tells_an_insert, 0, (int)(sizeof kinds / sizeof *kinds));
     tcase_add_test(tests, tells_an_insert_from_any_prefix);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -5,47 +5,19 @@
  */
 #include "ch/part_clone.h"
 #include "ch/part_dirs.h"
+#include "lib/suite.h"
+#include "unit/ch/part_lab.h"
 
-#include <check.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define XID    "job-1:ckpt-7"
 #define FOLDER "chxa/t-job-1:ckpt-7"
 #define NUMBER 1000000000000001u
 
-static char base[64]; /* the test's own directory */
-static char root[96]; /* a disk's root in it */
-static char scratch[112], target[112];
 static struct chxa_part part;
-static struct error err;
-
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-static const char *path_of(const char *first, const char *rest)
-{
-    static char paths[32][512];
-    static unsigned turn;
-    char *path = paths[turn++ % 32];
-    snprintf(path, 512, "%s/%s", first, rest);
-    return path;
-}
 
 static const char *held_path(const char *rest)
 {
@@ -62,53 +34,30 @@ static void make_dir(const char *path)
     ck_assert_msg(mkdir(path, 0750) == 0, "%s: %s", path, strerror(errno));
 }
 
-static void make_file(const char *dir, const char *name, const char *text)
-{
-    int fd = open(path_of(dir, name), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-}
-
 /* A held part with a projection, of a target with an empty detached/. */
 static void make_world(void)
 {
-    snprintf(scratch, sizeof scratch, "%s/scratch", root);
-    snprintf(target, sizeof target, "%s/target", root);
-    make_dir(scratch);
-    make_dir(target);
     make_dir(path_of(target, "detached"));
-    make_dir(path_of(scratch, "all_1_1_0"));
-    make_file(path_of(scratch, "all_1_1_0"), "count.txt", "5");
-    make_file(path_of(scratch, "all_1_1_0"), "checksums.txt", "sums");
-    make_file(path_of(scratch, "all_1_1_0"), "data.bin", "0123456789");
-    make_dir(path_of(scratch, "all_1_1_0/p.proj"));
-    make_file(path_of(scratch, "all_1_1_0/p.proj"), "data.bin", "projected");
-    ck_assert_int_eq(part_link(scratch, "all_1_1_0", false, root, 0, XID, NUMBER, &part, &err), 0);
+    make_dir(path_of(table, "all_1_1_0"));
+    make_file(path_of(table, "all_1_1_0"), "count.txt", "5");
+    make_file(path_of(table, "all_1_1_0"), "checksums.txt", "sums");
+    make_file(path_of(table, "all_1_1_0"), "data.bin", "0123456789");
+    make_dir(path_of(table, "all_1_1_0/p.proj"));
+    make_file(path_of(table, "all_1_1_0/p.proj"), "data.bin", "projected");
+    ck_assert_int_eq(part_link(table, "all_1_1_0", false, root, 0, XID, NUMBER, &part, &err), 0);
 }
 
-static void setup(void)
+static void clone_setup(void)
 {
-    snprintf(base, sizeof base, "/tmp/chxa-clone-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(base));
-    snprintf(root, sizeof root, "%s/root", base);
-    make_dir(root);
-    err = (struct error){0};
+    setup();
     part = (struct chxa_part){0};
     make_world();
 }
 
-static void teardown(void)
+static void clone_teardown(void)
 {
-    error_clear(&err);
     chxa_part_clear(&part);
-    nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static bool exists(const char *path)
-{
-    struct stat status;
-    return lstat(path, &status) == 0;
+    teardown();
 }
 
 static ino_t inode_of(const char *path)
@@ -336,7 +285,7 @@ START_TEST(test_remove)
     clone_ok();
     ck_assert_int_eq(held_remove(XID, roots, 1, false, &err), 0);
     ck_assert(!exists(path_of(root, FOLDER)));
-    ck_assert_int_eq(access(path_of(scratch, "all_1_1_0/data.bin"), R_OK), 0);
+    ck_assert_int_eq(access(path_of(table, "all_1_1_0/data.bin"), R_OK), 0);
 }
 END_TEST
 
@@ -364,6 +313,8 @@ START_TEST(test_no_space_for_the_clone)
         mount("none", root, "tmpfs", 0, "size=1m,nr_inodes=21") != 0)
         return;
     chxa_part_clear(&part);
+    make_dir(table);
+    make_dir(target);
     make_world();
     ck_assert_int_eq(held_clone(root, XID, &part, false, &err), CHXA_E_IO_FAILED);
     ck_assert_ptr_nonnull(strstr(error_message(&err), strerror(ENOSPC)));
@@ -379,7 +330,7 @@ int main(void)
 {
     Suite *suite = suite_create("part_clone");
     TCase *tests = tcase_create("clone");
-    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_checked_fixture(tests, clone_setup, clone_teardown);
     tcase_add_test(tests, test_clone);
     tcase_add_test(tests, test_again);
     tcase_add_test(tests, test_half_made);
@@ -396,9 +347,5 @@ int main(void)
     tcase_add_test(tests, test_no_space_for_the_marker);
     tcase_add_test(tests, test_no_space_for_the_clone);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

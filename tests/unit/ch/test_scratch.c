@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 #include "ch/scratch.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -543,9 +544,5 @@ int main(void)
     tcase_add_test(pools, test_nobody_there);
     tcase_add_loop_test(pools, test_close_in_the_middle, 0, 6);
     suite_add_tcase(suite, pools);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -4,6 +4,7 @@
  */
 #include "base/mem.h"
 #include "ch/sql.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -98,9 +99,5 @@ int main(void)
     tcase_add_loop_test(tests, tsv, 0, (int)(sizeof escaped / sizeof *escaped));
     tcase_add_test(tests, verbs);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

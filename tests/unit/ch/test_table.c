@@ -6,6 +6,7 @@
 #include "ch/table.h"
 #include "ch/table_engine.h"
 #include "ch/table_schema.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -297,9 +298,5 @@ int main(void)
     tcase_add_test(structures, test_odd_names);
     tcase_add_test(structures, another_folder_is_another_table);
     suite_add_tcase(suite, structures);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

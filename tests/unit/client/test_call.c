@@ -2,6 +2,7 @@
  *
  * Calls against a scripted server: what is repeated, what is not, where a call goes, and what is said in the end.
  */
+#include "lib/suite.h"
 #include "unit/client/fake.h"
 
 #include <chxa/chxa.h>
@@ -684,9 +685,5 @@ int main(void)
     TCase *tcase = tcase_create("call");
     add_tests(tcase);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

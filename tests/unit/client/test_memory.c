@@ -3,46 +3,24 @@
  * Out of memory at every allocation in turn: each call fails cleanly with NO_MEMORY, gives nothing out, leaks nothing, and
  * works when it is made again. The library's own allocations and jansson's count; libcurl's own are left to it.
  */
+#include "lib/suite.h"
 #include "unit/client/fake.h"
-
-#include "client/src/internal.h"
+#include "unit/client/scarce.h"
 
 #include <curl/curl.h>
-
-#define ROUNDS_MAX 400
 
 static struct chxa_error error;
 static struct fake *fake;
 static struct chxa_client *client;
-static atomic_int left; /* allocations until one fails; negative: none does */
-static atomic_bool hit;
-
-static bool allow(void)
-{
-    if (atomic_load(&left) < 0)
-        return true;
-    if (atomic_fetch_sub(&left, 1) > 0)
-        return true;
-    atomic_store(&hit, true);
-    return false;
-}
-
-static bool hook(size_t bytes)
-{
-    (void)bytes;
-    return allow();
-}
-
 static void *json_allocates(size_t bytes)
 {
-    return allow() ? malloc(bytes) : NULL;
+    return scarce_allow() ? malloc(bytes) : NULL;
 }
 
 static void setup(void)
 {
-    cx_alloc_hook = hook;
+    scarce_setup();
     json_set_alloc_funcs(json_allocates, free);
-    atomic_store(&left, -1);
 }
 
 static void client_options(struct chxa_client_options *options, const char **urls)
@@ -65,24 +43,10 @@ static void connect_to(const struct fake_step *steps, size_t n)
     ck_assert_int_eq(chxa_client_open(&options, &client, &error), 0);
 }
 
-/* Runs the call with the 1st, 2nd, 3rd … allocation failing until none is hit. */
+/* And once more, with all the memory there is. */
 static void fail_in_turn(int (*call)(void))
 {
-    int round = 0;
-    for (; round < ROUNDS_MAX; round++) {
-        atomic_store(&hit, false);
-        atomic_store(&left, round);
-        int code = call();
-        atomic_store(&left, -1);
-        if (!atomic_load(&hit)) {
-            ck_assert_msg(code == 0, "unhindered: %s: %s", chxa_error_name(code), error.message);
-            break;
-        }
-        ck_assert_msg(code == 0 || code == CHXA_ERR_NO_MEMORY, "allocation %d: %s: %s", round,
-                      chxa_error_name(code), error.message);
-    }
-    ck_assert_int_gt(round, 0);
-    ck_assert_int_lt(round, ROUNDS_MAX);
+    scarce_fail_in_turn(call, &error);
     ck_assert_int_eq(call(), 0);
 }
 
@@ -139,22 +103,22 @@ END_TEST
 
 static void *curl_allocates(size_t bytes)
 {
-    return allow() ? malloc(bytes) : NULL;
+    return scarce_allow() ? malloc(bytes) : NULL;
 }
 
 static void *curl_reallocates(void *memory, size_t bytes)
 {
-    return allow() ? realloc(memory, bytes) : NULL;
+    return scarce_allow() ? realloc(memory, bytes) : NULL;
 }
 
 static void *curl_clears(size_t n, size_t bytes)
 {
-    return allow() ? calloc(n, bytes) : NULL;
+    return scarce_allow() ? calloc(n, bytes) : NULL;
 }
 
 static char *curl_copies(const char *text)
 {
-    return allow() ? strdup(text) : NULL;
+    return scarce_allow() ? strdup(text) : NULL;
 }
 
 /* Curl may call it a connection that failed; that is repeated, and goes well. */
@@ -344,9 +308,5 @@ int main(void)
     tcase_add_test(tcase, sinks_without_memory);
     tcase_add_test(tcase, streams_without_memory);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

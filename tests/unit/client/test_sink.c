@@ -3,26 +3,13 @@
  * The sink against a scripted server: out of memory at every allocation in turn, and what is repeated after a lost answer.
  * What the calls do to a real node is in tests/e2e/test_sink_calls.py.
  */
+#include "lib/suite.h"
 #include "unit/client/fake.h"
-
-#include "client/src/internal.h"
-
-#define ROUNDS_MAX 400
+#include "unit/client/scarce.h"
 
 static struct chxa_error error;
 static struct fake *fake;
 static struct chxa_client *client;
-static atomic_int left; /* allocations until one fails; negative: none does */
-static atomic_bool hit;
-
-static bool hook(size_t bytes)
-{
-    (void)bytes;
-    if (atomic_load(&left) < 0 || atomic_fetch_sub(&left, 1) > 0)
-        return true;
-    atomic_store(&hit, true);
-    return false;
-}
 
 /* Fits every request that a sink makes but commit. */
 static const struct fake_step yes = {200,
@@ -35,8 +22,7 @@ static const struct fake_step lost = {200, "{}", NULL, FAKE_CLOSES, 0};
 static void connect_to(const struct fake_step *steps, size_t n)
 {
     struct chxa_client_options options;
-    atomic_store(&left, -1);
-    cx_alloc_hook = hook;
+    scarce_setup();
     fake = fake_start_n(steps, n);
     const char *urls[] = {fake->url};
     chxa_client_options_init(&options);
@@ -70,7 +56,7 @@ static int write_and_snapshot(struct chxa_sink *sink, void **ret_state, size_t *
     if (code == 0)
         return 0;
     /* Memory is there again: the snapshot goes on, or the sink has said that it cannot. */
-    atomic_store(&left, -1);
+    atomic_store(&scarce_left, -1);
     void *again;
     size_t again_bytes;
     int second = chxa_sink_snapshot(sink, 1, "[1]", &again, &again_bytes, NULL);
@@ -111,21 +97,7 @@ static int whole_life(void)
 START_TEST(without_memory)
 {
     connect_to(&yes, 1);
-    int round = 0;
-    for (; round < ROUNDS_MAX; round++) {
-        atomic_store(&hit, false);
-        atomic_store(&left, round);
-        int code = whole_life();
-        atomic_store(&left, -1);
-        if (!atomic_load(&hit)) {
-            ck_assert_msg(code == 0, "unhindered: %s: %s", chxa_error_name(code), error.message);
-            break;
-        }
-        ck_assert_msg(code == 0 || code == CHXA_ERR_NO_MEMORY, "allocation %d: %s: %s", round,
-                      chxa_error_name(code), error.message);
-    }
-    ck_assert_int_gt(round, 20);
-    ck_assert_int_lt(round, ROUNDS_MAX);
+    ck_assert_int_gt(scarce_fail_in_turn(whole_life, &error), 20);
     disconnect();
 }
 END_TEST
@@ -202,9 +174,5 @@ int main(void)
     tcase_add_test(t, prepare_is_lost);
     tcase_add_test(t, nothing_is_half_opened);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

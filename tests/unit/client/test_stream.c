@@ -2,6 +2,7 @@
  *
  * The streaming write against a scripted server: where a write is cut, what is sent again, what a failure does.
  */
+#include "lib/suite.h"
 #include "unit/client/fake.h"
 
 #include <chxa/chxa.h>
@@ -316,9 +317,5 @@ int main(void)
     tcase_add_test(tcase, abort_leaves_no_whole_body);
     tcase_add_test(tcase, options_are_checked);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
  * URLs, ids, text and JSON: what is taken, what is refused, and how it goes on the wire.
  */
 #include "client/src/internal.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <string.h>
@@ -177,9 +178,5 @@ int main(void)
     tcase_add_test(tcase, json);
     tcase_add_test(tcase, errors);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

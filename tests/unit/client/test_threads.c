@@ -2,6 +2,7 @@
  *
  * One client, eight threads: transactions and streams of their own, and fewer connections than threads. Run under TSan by its tier.
  */
+#include "lib/suite.h"
 #include "unit/client/fake.h"
 
 #include <chxa/chxa.h>
@@ -122,9 +123,5 @@ int main(void)
     tcase_add_test(tcase, eight_threads_one_client);
     tcase_add_test(tcase, no_connection_left);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include "client/include/chxa/xa_switch.h"
 #include "client/src/internal.h"
 #include "client/src/xa_state.h"
+#include "lib/suite.h"
 #include "unit/client/fake_node.h"
 
 #include <check.h>
@@ -836,9 +837,5 @@ int main(void)
     tcase_add_test(tcase, many_threads);
     tcase_add_test(tcase, each_allocation_fails_in_turn);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
  * XID <-> id: there and back for every length and any bytes, and nothing else is read.
  */
 #include "client/include/chxa/xa_switch.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <limits.h>
@@ -202,9 +203,5 @@ int main(void)
     tcase_add_test(tcase, ids_that_no_xid_has_are_refused);
     tcase_add_test(tcase, a_changed_id_is_refused_or_another_xids);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
  * The xa_info string: what it may say, what is refused, where secrets go.
  */
 #include "client/src/xa_info.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -152,9 +153,5 @@ int main(void)
     tcase_add_test(tcase, what_is_refused);
     tcase_add_test(tcase, the_length_is_the_standards);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

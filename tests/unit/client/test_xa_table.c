@@ -4,6 +4,7 @@
  * cells, the flags of each call, and what each state of a record is to each call.
  */
 #include "client/src/xa_answer.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -329,9 +330,5 @@ int main(void)
     tcase_add_test(tcase, every_kind_of_error_to_every_call);
     tcase_add_test(tcase, no_code_where_the_standard_has_none);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }

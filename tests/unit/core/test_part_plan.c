@@ -4,6 +4,7 @@
  * one part after each of its effects.
  */
 #include "core/part_plan.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -135,9 +136,5 @@ int main(void)
     tcase_add_test(tests, merged_away_counts_as_attached_only_when_sent);
     tcase_add_test(tests, a_clone_that_is_gone_is_neither_moved_again_nor_done);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

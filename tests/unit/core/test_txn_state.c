@@ -5,6 +5,7 @@
  */
 #include "core/txn_state.h"
 
+#include "lib/suite.h"
 #include "proto/errors.h"
 
 #include <check.h>
@@ -153,9 +154,5 @@ int main(void)
     tcase_add_test(tests, edges_are_those_of_the_table);
     tcase_add_test(tests, every_open_state_can_be_ended);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
  * Time-outs to the millisecond: not before, and not later; whatever is done to the wall clock.
  */
 #include "core/txn_time.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -64,9 +65,5 @@ int main(void)
     tcase_add_test(t, total_to_the_millisecond);
     tcase_add_test(t, idle_to_the_millisecond);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -3,6 +3,7 @@
  * Requests that are well: bodies, keep-alive, pipelining, every split of the bytes, parameters.
  */
 #include "http_client.h"
+#include "lib/suite.h"
 
 static struct test_server server;
 
@@ -231,9 +232,5 @@ int main(void)
     tcase_add_test(tcase, headers_are_given_as_sent);
     tcase_add_test(tcase, a_bad_header_of_the_answer_is_500);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

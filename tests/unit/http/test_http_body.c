@@ -3,6 +3,7 @@
  * Bodies: streaming, back-pressure, framing that is broken, limits, Expect, early answers, idling.
  */
 #include "http_client.h"
+#include "lib/suite.h"
 
 static struct test_server server;
 
@@ -570,9 +571,5 @@ int main(void)
     tcase_add_test(tcase, a_slow_body_is_not_idle);
     tcase_add_loop_test(tcase, a_slow_handler_is_not_the_clients_fault, 0, 2);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

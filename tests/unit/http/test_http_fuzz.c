@@ -3,6 +3,7 @@
  * Replays the fuzz corpus of server/http: every file, and every file cut at every place.
  */
 #include "../../fuzz/fuzz_http.c"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -47,9 +48,5 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, fuzz_corpus);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

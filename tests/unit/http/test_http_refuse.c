@@ -5,6 +5,7 @@
  * announce the close, and nothing of the second request that some rows carry may reach the handler.
  */
 #include "http_client.h"
+#include "lib/suite.h"
 
 #include <sched.h>
 
@@ -415,9 +416,5 @@ int main(void)
     tcase_add_test(tcase, bad_addresses);
     tcase_add_test(tcase_with(suite, "large", setup_large), a_url_of_one_mebibyte);
     tcase_add_test(tcase_with(suite, "few", setup_few), too_many_connections_are_told);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
  */
 #include "contract/store/store_lab.h"
 
+#include "lib/suite.h"
 #include "op/retention.h"
 
 #define RETENTION_MS 20000u
@@ -189,9 +190,5 @@ int main(void)
     tcase_add_test(t, comes_back);
     tcase_add_test(t, stops_in_the_middle);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

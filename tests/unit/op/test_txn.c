@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "lib/suite.h"
 #include "op/txn.h"
 #include "store/store_impl.h"
 
@@ -577,9 +578,5 @@ int main(void)
     tcase_add_checked_fixture(stop, setup, NULL);
     tcase_add_test(stop, halted);
     suite_add_tcase(s, stop);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

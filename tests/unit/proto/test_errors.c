@@ -3,6 +3,7 @@
  * The error list: numbers and names are unique, the attributes fit each other, unlisted codes read
  * as INTERNAL.
  */
+#include "lib/suite.h"
 #include "proto/errors.h"
 
 #include <check.h>
@@ -77,9 +78,5 @@ int main(void)
     tcase_add_test(t, attributes_fit_each_other);
     tcase_add_test(t, others);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

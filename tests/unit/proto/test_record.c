@@ -4,6 +4,7 @@
  * mutated texts, and each allocation failing in turn. Run under ASan for leaks (tests/run does).
  */
 #include "fixture.h"
+#include "lib/suite.h"
 #include "proto/errors.h"
 #include "proto/record.h"
 
@@ -696,9 +697,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite());
 }

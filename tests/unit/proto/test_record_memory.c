@@ -117,6 +117,7 @@ static void *json_malloc(size_t bytes)
 #include "proto/record_api.c"
 
 #include "fixture.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -283,9 +284,5 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, each_allocation_fails_in_turn);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -4,6 +4,7 @@
  */
 #include "contract/store/store_lab.h"
 
+#include "lib/suite.h"
 #include "store/store_impl.h"
 
 #include <ftw.h>
@@ -278,10 +279,7 @@ int main(void)
     tcase_add_test(tests, broken_records_are_told);
     tcase_add_test(tests, full_disk_is_told_and_survived);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    int status = suite_run(suite);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    return failed ? 1 : 0;
+    return status;
 }

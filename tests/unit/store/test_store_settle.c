@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "lib/suite.h"
 #include "store/store_impl.h"
 #include "store/store_settle.h"
 
@@ -262,9 +263,5 @@ int main(void)
     tcase_add_loop_test(tests, each_answer_leads_where_it_should, 0, N_CELLS);
     tcase_add_test(tests, deadline_tells_what_is_known);
     suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

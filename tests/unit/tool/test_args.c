@@ -5,6 +5,7 @@
 #include "client/tool/args.h"
 #include "client/tool/load_plan.h"
 #include "client/tool/tool.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -186,9 +187,5 @@ int main(void)
     tcase_add_test(t, exit_codes);
     tcase_add_test(t, load_plans);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

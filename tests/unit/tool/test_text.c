@@ -7,6 +7,7 @@
 #include "client/tool/table.h"
 #include "client/tool/text.h"
 #include "client/tool/tool.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -239,9 +240,5 @@ int main(void)
     tcase_add_test(t, progress);
     tcase_add_test(t, advices);
     suite_add_tcase(s, t);
-    SRunner *runner = srunner_create(s);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }
