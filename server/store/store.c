@@ -270,6 +270,8 @@ static void op_deliver(struct store_mail *mail)
         op_clear_results(op);
     }
     metrics_store(kinds[op->kind], op->code, clock_monotonic_us() - op->started_us);
+    if (op->commits)
+        metrics_count(METRIC_store_commits_total, 1, NULL, NULL);
     if (op->list_done) {
         struct store_list_result result = {op->code, op->ret_records, op->n_records, op->ret_next};
         op->list_done(op->arg, &result);

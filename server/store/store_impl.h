@@ -79,6 +79,7 @@ struct store_op {
     size_t n_nodes;
     struct store_sink ret_sink;
 
+    bool commits; /* it stands for the commit that it shared with others */
     enum fault_end end;
     int code;
     store_result_cb *done;

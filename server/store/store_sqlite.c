@@ -670,6 +670,7 @@ static void batch_run(struct sqlite_store *store, struct store_op *batch)
         batch_undo(store, batch, CHXA_E_STORE_UNKNOWN, unavailable);
         return;
     }
+    batch->commits = change;
     while (batch) {
         struct store_op *next = batch->next;
         store_op_finish(batch, batch->code);

@@ -279,6 +279,7 @@ static void session_drop(struct zk_store *zk, uint64_t reopen_ms)
     zk->lock_session = 0;
     zk->base.ready = false;
     zk_sinks_forget(zk);
+    zk_changes_flush(zk);
     handle_close(handle);
     retry_in(zk, reopen_ms);
 }
@@ -556,7 +557,7 @@ static void buckets_listed(struct zk_call *call)
     if (multi->n_ops) {
         zk_call_multi(step(zk, buckets_made), multi);
     } else {
-        free(multi);
+        zk_multi_free(multi);
         lock_read_epoch(zk);
     }
 }
@@ -670,6 +671,7 @@ int store_zookeeper_open(uv_loop_t *loop, const struct store_config *config, con
     zk->hosts = hosts;
     zk->chroot = chroot;
     TAILQ_INIT(&zk->sinks);
+    TAILQ_INIT(&zk->changes);
     zk->base_path = mem_printf("%s/%s", chroot, config->cluster);
     uint64_t instance = 0;
     ssize_t n = getrandom(&instance, sizeof instance, 0);

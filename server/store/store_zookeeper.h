@@ -5,6 +5,7 @@
  *
  *   store_zookeeper.c         session, node lock and epoch, close
  *   store_zookeeper_call.c    one asynchronous call of the library, and runs (a request of ours)
+ *   store_zookeeper_multi.c   multis, and changes of several runs that share one
  *   store_zookeeper_change.c  create, cas, abandon, add_write, remove
  *   store_zookeeper_read.c    get, list, nodes
  *   store_zookeeper_sink.c    a change's sink, sink_get
@@ -31,6 +32,7 @@
 #include <zookeeper/zookeeper.h>
 
 #define ZK_MULTI_MAX   512   /* operations in one multi */
+#define ZK_MULTIS_OUT  4u    /* of changes; more wait, and share the next ones */
 #define ZK_TRIES_MAX   6u    /* of a request whose premises keep moving */
 #define ZK_WINDOW      32u   /* reads of one request in flight */
 #define ZK_LIST_SCAN   2000u /* records that one page looks at */
@@ -39,6 +41,7 @@
 struct zk_store;
 struct zk_run;
 struct zk_sink;
+struct zk_batch;
 
 /* One connection to the ensemble: a handle of the library and what its watcher last said. */
 struct zk_handle {
@@ -49,6 +52,7 @@ struct zk_handle {
     bool dead; /* expired or refused: to be closed */
     int64_t session_id;
     atomic_uint n_out; /* calls that the library has not completed; its thread counts down */
+    unsigned n_multis; /* of changes, sent and not answered */
 };
 
 struct zk_store {
@@ -80,6 +84,9 @@ struct zk_store {
     void *sinks_by_name; /* tsearch tree of struct zk_sink */
     TAILQ_HEAD(, zk_sink) sinks;
     size_t n_sinks;
+
+    TAILQ_HEAD(zk_changes, zk_call) changes; /* wait to be sent */
+    bool gathering;                          /* they are sent when the answer is dealt with */
 };
 
 /* ---- store_zookeeper_call.c ---- */
@@ -100,6 +107,12 @@ struct zk_call {
     size_t index;         /* the caller's */
     struct zk_sink *sink; /* it reads that sink, or its multi has an operation on it */
     bool sets_sink;
+    /* A change: its operations, until it is answered. It travels in another call's batch. */
+    struct zk_multi *multi;
+    bool decides; /* its run is `sent` with it */
+    bool alone;   /* was refused for the sake of another one: shares no multi any more */
+    TAILQ_ENTRY(zk_call) change_link; /* in zk->changes */
+    struct zk_batch *batch;           /* whose changes this call carries */
 
     int rc;
     bool unsent; /* rc was known before anything was sent */
@@ -113,7 +126,7 @@ struct zk_call {
     int decoded; /* want: 0 or the codec's error */
     struct chxa_record record;
     struct chxa_write write;
-    int failed; /* multi: the operation that rc belongs to */
+    int failed; /* multi: the operation that rc belongs to; a change: of its own ones */
     int n_results;
     zoo_op_result_t *results;
 };
@@ -121,9 +134,11 @@ struct zk_call {
 /* Operations of one multi, with the strings they point to. Every change begins with the check of
  * our epoch, as operation 0. */
 struct zk_multi {
-    zoo_op_t ops[ZK_MULTI_MAX];
-    char *paths[ZK_MULTI_MAX];
+    zoo_op_t *ops;
+    char **paths;
     int n_ops;
+    int cap;
+    size_t bytes;    /* of the request, about */
     char *sink_text; /* or NULL */
 };
 
@@ -133,13 +148,30 @@ void zk_call_get(struct zk_call *call, const char *path);
 void zk_call_children(struct zk_call *call, const char *path);
 void zk_call_create(struct zk_call *call, const char *path, const char *data);
 void zk_call_sync(struct zk_call *call, const char *path);
+/* These operations, of which the caller keeps all but the results. */
+void zk_call_ops(struct zk_call *call, const zoo_op_t *ops, int n_ops);
+/* It could not be made: done comes, on a later turn, with unsent set. */
+void zk_call_unsent(struct zk_call *call);
+/* Its answer is there: runs done and frees it. */
+void zk_call_arrived(struct zk_call *call);
 /* Delivers what the library left behind when that handle was closed. */
 void zk_calls_abandoned(struct zk_store *zk, const struct zk_handle *handle);
-/* Frees multi's strings. */
-void zk_call_multi(struct zk_call *call, struct zk_multi *multi);
 
-struct zk_multi *zk_multi_new(void); /* zk_call_multi frees it */
-/* path is taken over; data must live until the call is made. */
+/* ---- store_zookeeper_multi.c ---- */
+
+struct zk_multi *zk_multi_new(void);
+void zk_multi_free(struct zk_multi *multi);
+/* The session's own. Frees multi. */
+void zk_call_multi(struct zk_call *call, struct zk_multi *multi);
+/*
+ * A change of a run. It is sent at once, or with others in one multi when ZK_MULTIS_OUT are out.
+ * Takes multi; what its operations point to must live as long as the run has its op.
+ */
+void zk_change_send(struct zk_call *call, struct zk_multi *multi, bool decides);
+/* Sends those that wait, as far as they may be; without a connection they all come back unsent. */
+void zk_changes_flush(struct zk_store *zk);
+
+/* path is taken over; data must live until the multi is sent. */
 void zk_multi_create(struct zk_multi *multi, char *path, const char *data, size_t data_bytes,
                      int flags);
 void zk_multi_set(struct zk_multi *multi, char *path, const char *data, size_t data_bytes,
@@ -178,6 +210,7 @@ struct zk_run {
     char nonce[17]; /* a large write's pieces */
     size_t piece;
     size_t n_pieces;
+    char pieces[128]; /* what the child says that names them */
 
     char *owner_url;     /* abandon: what stands in the owner's epoch entry, and its version */
     int32_t owner_epoch; /* … -1: there is none */

@@ -37,9 +37,8 @@ void zk_names_free(char **names, size_t n_names)
     free(names);
 }
 
-static void call_arrived(struct store_mail *mail)
+void zk_call_arrived(struct zk_call *call)
 {
-    struct zk_call *call = (struct zk_call *)mail;
     struct zk_store *zk = call->zk;
     struct zk_run *run = call->run;
     for (int i = 0; i < call->n_results && call->failed < 0; i++)
@@ -47,7 +46,9 @@ static void call_arrived(struct store_mail *mail)
             call->failed = i;
     if (call->sink)
         zk_sink_arrived(call);
-    bool wanted = run ? run->op != NULL : call->attempt == zk->attempt && !zk->base.closing;
+    bool wanted = run           ? run->op != NULL
+                  : call->batch ? true
+                                : call->attempt == zk->attempt && !zk->base.closing;
     if (wanted && call->done)
         call->done(call);
     if (call->prev)
@@ -66,15 +67,21 @@ static void call_arrived(struct store_mail *mail)
     chxa_record_clear(&call->record);
     chxa_write_clear(&call->write);
     free(call->results);
+    zk_multi_free(call->multi);
     free(call);
     zk_check_closed(zk);
+}
+
+static void call_mail(struct store_mail *mail)
+{
+    zk_call_arrived((struct zk_call *)mail);
 }
 
 struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
                             void (*done)(struct zk_call *call))
 {
     struct zk_call *call = mem_alloc(sizeof *call);
-    call->mail.run = call_arrived;
+    call->mail.run = call_mail;
     call->zk = zk;
     call->run = run;
     call->attempt = zk->attempt;
@@ -93,12 +100,14 @@ struct zk_call *zk_call_new(struct zk_store *zk, struct zk_run *run,
  * was not never will be. */
 void zk_calls_abandoned(struct zk_store *zk, const struct zk_handle *handle)
 {
-    for (struct zk_call *call = zk->calls, *next; call; call = next) {
-        next = call->next;
-        if (call->handle == handle) {
-            call->rc = ZCLOSING;
-            call_arrived(&call->mail);
+    for (struct zk_call *call = zk->calls; call;) {
+        if (call->handle != handle) {
+            call = call->next;
+            continue;
         }
+        call->rc = ZCLOSING;
+        zk_call_arrived(call);
+        call = zk->calls; /* others may have gone with it */
     }
 }
 
@@ -233,59 +242,24 @@ void zk_call_sync(struct zk_call *call, const char *path)
     call_made(call, zh ? zoo_async(zh, path, completed_string, call) : ZINVALIDSTATE);
 }
 
-void zk_call_multi(struct zk_call *call, struct zk_multi *multi)
+void zk_call_ops(struct zk_call *call, const zoo_op_t *ops, int n_ops)
 {
     zhandle_t *zh = call_handle(call);
-    call->n_results = multi->n_ops;
-    call->results = mem_array((size_t)multi->n_ops, sizeof *call->results);
+    call->n_results = n_ops;
+    call->results = mem_array((size_t)n_ops, sizeof *call->results);
     /* The library serializes the operations before it returns. In a session that has expired, which
      * its own thread may know before us, zoo_amulti (3.8) frees paths twice: it must not be asked. */
     bool usable = zh && is_unrecoverable(zh) == ZOK;
-    call_made(call,
-              usable ? zoo_amulti(zh, multi->n_ops, multi->ops, call->results, completed_void, call)
-                     : ZINVALIDSTATE);
-    for (int i = 0; i < multi->n_ops; i++)
-        free(multi->paths[i]);
-    free(multi->sink_text);
-    free(multi);
+    call_made(call, usable ? zoo_amulti(zh, n_ops, ops, call->results, completed_void, call)
+                           : ZINVALIDSTATE);
 }
 
-/* ---- multis ---- */
-
-struct zk_multi *zk_multi_new(void)
+void zk_call_unsent(struct zk_call *call)
 {
-    return mem_alloc(sizeof(struct zk_multi));
+    call_made(call, ZINVALIDSTATE);
 }
 
-static zoo_op_t *multi_add(struct zk_multi *multi, char *path)
-{
-    assert(multi->n_ops < ZK_MULTI_MAX);
-    multi->paths[multi->n_ops] = path;
-    return &multi->ops[multi->n_ops++];
-}
-
-void zk_multi_create(struct zk_multi *multi, char *path, const char *data, size_t data_bytes,
-                     int flags)
-{
-    zoo_create_op_init(multi_add(multi, path), path, data, (int)data_bytes, &ZOO_OPEN_ACL_UNSAFE,
-                       flags, NULL, 0);
-}
-
-void zk_multi_set(struct zk_multi *multi, char *path, const char *data, size_t data_bytes,
-                  int32_t version)
-{
-    zoo_set_op_init(multi_add(multi, path), path, data, (int)data_bytes, version, NULL);
-}
-
-void zk_multi_delete(struct zk_multi *multi, char *path, int32_t version)
-{
-    zoo_delete_op_init(multi_add(multi, path), path, version);
-}
-
-void zk_multi_check(struct zk_multi *multi, char *path, int32_t version)
-{
-    zoo_check_op_init(multi_add(multi, path), path, version);
-}
+/* ---- what the server answers ---- */
 
 bool zk_rc_unknown(int rc)
 {

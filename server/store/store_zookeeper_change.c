@@ -61,18 +61,16 @@ static void multi_add_index(struct zk_run *run, struct zk_multi *multi, const ch
 static void multi_send(struct zk_run *run, struct zk_multi *multi,
                        void (*done)(struct zk_call *call))
 {
-    run->sent = true;
-    zk_call_multi(zk_call_new(run->zk, run, done), multi);
+    zk_change_send(zk_call_new(run->zk, run, done), multi, true);
 }
 
 /* The same, with the operation on the change's sink; zk_sink_ready was true. */
 static void multi_send_with_sink(struct zk_run *run, struct zk_multi *multi,
                                  void (*done)(struct zk_call *call))
 {
-    run->sent = true;
     struct zk_call *call = zk_call_new(run->zk, run, done);
     zk_sink_add(run, call, multi);
-    zk_call_multi(call, multi);
+    zk_change_send(call, multi, true);
 }
 
 /* True when that ended the run: lost, never sent, or fenced; or when it goes on because its sink
@@ -328,14 +326,14 @@ static void write_send_head(struct zk_run *run)
     struct store_op *op = run->op;
     if (!zk_sink_ready(run, write_send_head))
         return;
-    char name[64], pieces[128];
+    char name[64];
     snprintf(name, sizeof name, "w-%0*" PRIu64, ZK_SEQ_PADDING, op->seq);
     const char *data = op->text;
     size_t data_bytes = op->text_bytes;
     if (run->n_pieces) {
-        int len = snprintf(pieces, sizeof pieces, "pieces:%zu:%s:%zu", run->n_pieces, run->nonce,
-                           op->text_bytes);
-        data = pieces;
+        int len = snprintf(run->pieces, sizeof run->pieces, "pieces:%zu:%s:%zu", run->n_pieces,
+                           run->nonce, op->text_bytes);
+        data = run->pieces;
         data_bytes = (size_t)len;
     }
     struct zk_multi *multi = write_multi(run);
@@ -375,8 +373,7 @@ static void write_send_piece(struct zk_run *run)
     struct zk_multi *multi = write_multi(run);
     zk_multi_create(multi, zk_path_child(run->zk, op->xid, name), op->text + start, len,
                     ZOO_PERSISTENT);
-    multi_send(run, multi, write_piece_sent);
-    run->sent = false; /* see write_piece_sent */
+    zk_change_send(zk_call_new(run->zk, run, write_piece_sent), multi, false);
 }
 
 void zk_add_write(struct zk_run *run)
@@ -411,7 +408,7 @@ static void remove_rest_sent(struct zk_call *call)
     struct zk_run *run = call->run;
     if (multi_ended(run, call))
         return;
-    int last = call->n_results - 1;
+    int last = call->multi->n_ops - 1;
     bool index_failed = run->index == ZK_INDEX_DELETE && call->failed == last;
     if (call->rc == ZOK) {
         run->op->ret_version = run->op->version;

@@ -153,7 +153,7 @@ void zk_sink_arrived(struct zk_call *call)
     struct zk_sink *sink = call->sink;
     /* Of an older session only the waiting matters. */
     bool current = call->handle && call->handle == sink->zk->handle;
-    if (call->results == NULL) {
+    if (call->multi == NULL) {
         sink->known = false;
         if (current)
             sink_was_read(sink, call);
@@ -164,7 +164,7 @@ void zk_sink_arrived(struct zk_call *call)
     }
     assert(sink->n_calls > 0);
     sink->n_calls--;
-    if (call->results && !call->sets_sink)
+    if (call->multi && !call->sets_sink)
         return; /* it only checked */
     store_sink_clear(&sink->next);
     sink->busy = false;
