@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See retention.h. One round: list a page of finished records; say in the store that the history
- * now begins behind the youngest of those that will go; remove them all at once (each by the version
- * that was listed, so a record that changed stays); then the next page. A removal whose answer is
- * lost is not followed up: the next round finds the record or does not.
+ * See retention.h. One round: ask which nodes run; list a page of old finished records; say in the
+ * store that the history now begins behind the youngest of those that will go; remove them all at
+ * once (each by the version that was listed, so a record that changed stays); then, after a pause as
+ * long as that took, the next page: ZooKeeper looks at every record for it, and a round must not
+ * take it from those who wait. A removal whose answer is lost is not followed up: the next round
+ * finds the record or does not.
+ *
+ * A node that does not run cannot forget its own, so the others do, by their retention. What it may
+ * still hold parts of, which it has to set aside when it comes back, stays: the records that say so
+ * (ended for it by another node; parts given up; converted).
  *
  * The wall clock decides what is old, for records carry it. While the process runs it is believed
  * only as far as the monotonic clock agrees: a clock that is set forward, by mistake or after it was
@@ -18,6 +24,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PAGE            100u
 #define INTERVAL_MIN_MS 1000u
@@ -25,13 +32,18 @@
 
 struct retention {
     uv_timer_t timer;
+    uv_timer_t pause;
+    unsigned n_timers;
     struct store *store;
     char *node;
     uint64_t retention_ms, interval_ms;
-    bool stopping, timer_closed;
+    bool stopping;
     int64_t start_wall_ms;
-    uint64_t start_ms;       /* monotonic */
-    size_t in_flight;        /* requests to the store */
+    uint64_t start_ms; /* monotonic */
+    size_t in_flight;  /* requests to the store, and the pause */
+    uint64_t page_ms;  /* monotonic: when the page was asked for */
+    char **running;    /* the other nodes that run */
+    size_t n_running;
     struct chxa_record *old; /* of this page: to be removed */
     size_t n_old;
     char *next;       /* page after the one whose records are being removed, or NULL */
@@ -50,30 +62,49 @@ static void old_clear(struct retention *retention)
     retention->n_old = 0;
 }
 
+static void running_clear(struct retention *retention)
+{
+    for (size_t i = 0; i < retention->n_running; i++)
+        free(retention->running[i]);
+    free(retention->running);
+    retention->running = NULL;
+    retention->n_running = 0;
+}
+
 static void free_if_done(struct retention *retention)
 {
-    if (!retention->stopping || !retention->timer_closed || retention->in_flight)
+    if (!retention->stopping || retention->n_timers || retention->in_flight)
         return;
     old_clear(retention);
+    running_clear(retention);
     free(retention->node);
     free(retention->next);
     free(retention);
 }
 
-static void page_done(struct retention *retention)
+static void pause_over(uv_timer_t *timer)
 {
+    struct retention *retention = timer->data;
     char *next = retention->next;
     retention->next = NULL;
+    retention->in_flight--;
+    retention_look(retention, next);
+    free(next);
+}
+
+static void page_done(struct retention *retention)
+{
     old_clear(retention);
     if (retention->stopping) {
         free_if_done(retention);
-    } else if (next && !retention->failed) {
-        retention_look(retention, next);
+    } else if (retention->next && !retention->failed) {
+        retention->in_flight++;
+        uint64_t took_ms = clock_monotonic_ms() - retention->page_ms;
+        uv_timer_start(&retention->pause, pause_over, took_ms, 0);
     } else if (retention->n_removed) {
         log_info("finished transactions forgotten", "count=%zu retention_ms=%llu",
                  retention->n_removed, (unsigned long long)retention->retention_ms);
     }
-    free(next);
 }
 
 static void removed(void *arg, const struct store_result *result)
@@ -114,19 +145,35 @@ static void history_raised(void *arg, const struct store_result *result)
         page_done(retention);
 }
 
+static bool runs(const struct retention *retention, const char *node)
+{
+    for (size_t i = 0; i < retention->n_running; i++)
+        if (strcmp(retention->running[i], node) == 0)
+            return true;
+    return false;
+}
+
+static bool is_to_go(const struct retention *retention, const struct chxa_record *record)
+{
+    if (strcmp(record->owner, retention->node) == 0)
+        return true;
+    return !runs(retention, record->owner) && record->abandoned_by == NULL &&
+           record->converted_to == NULL && record->n_discarded == 0;
+}
+
 static void listed(void *arg, const struct store_list_result *result)
 {
     struct retention *retention = arg;
-    int64_t before_ms = over_before_ms(retention), youngest_ms = 0;
+    int64_t youngest_ms = 0;
     if (result->code)
         retention->failed = true;
     if (result->code == 0 && !retention->stopping) {
-        retention->next = mem_strdup(result->next);
+        mem_replace(&retention->next, result->next);
         retention->old = mem_array(result->n_records, sizeof *retention->old);
         for (size_t i = 0; i < result->n_records; i++) {
             struct chxa_record *record = &result->records[i];
-            if (chxa_state_kind(record->state) != CHXA_KIND_FINAL ||
-                record->changed_ms >= before_ms)
+            assert(chxa_state_kind(record->state) == CHXA_KIND_FINAL);
+            if (!is_to_go(retention, record))
                 continue;
             if (record->changed_ms > youngest_ms)
                 youngest_ms = record->changed_ms;
@@ -143,14 +190,34 @@ static void listed(void *arg, const struct store_list_result *result)
 static void retention_look(struct retention *retention, const char *after)
 {
     struct store_filter filter = {
-        .states = 1u << CHXA_COMMITTED | 1u << CHXA_ABORTED,
-        .owner = retention->node,
-        .created_before_ms = over_before_ms(retention),
+        .finished_before_ms = over_before_ms(retention),
+        .skip_unreadable = true,
         .after = after,
         .limit = PAGE,
     };
+    if (filter.finished_before_ms < 1)
+        filter.finished_before_ms = 1; /* 0 would be: any */
+    retention->page_ms = clock_monotonic_ms();
     retention->in_flight++;
     store_list(retention->store, &filter, listed, retention);
+}
+
+static void nodes_known(void *arg, const struct store_nodes_result *result)
+{
+    struct retention *retention = arg;
+    retention->in_flight--;
+    if (retention->stopping) {
+        free_if_done(retention);
+        return;
+    }
+    if (result->code)
+        return; /* the next round asks again */
+    running_clear(retention);
+    retention->running = mem_array(result->n_nodes, sizeof *retention->running);
+    for (size_t i = 0; i < result->n_nodes; i++)
+        if (result->nodes[i].live)
+            retention->running[retention->n_running++] = mem_strdup(result->nodes[i].name);
+    retention_look(retention, NULL);
 }
 
 static void timer_fired(uv_timer_t *timer)
@@ -160,7 +227,9 @@ static void timer_fired(uv_timer_t *timer)
         return;
     retention->n_removed = 0;
     retention->failed = false;
-    retention_look(retention, NULL);
+    mem_replace(&retention->next, NULL);
+    retention->in_flight++;
+    store_nodes(retention->store, nodes_known, retention);
 }
 
 struct retention *retention_start(uv_loop_t *loop, struct store *store, const char *node,
@@ -177,8 +246,12 @@ struct retention *retention_start(uv_loop_t *loop, struct store *store, const ch
         retention->interval_ms = INTERVAL_MIN_MS;
     if (retention->interval_ms > INTERVAL_MAX_MS)
         retention->interval_ms = INTERVAL_MAX_MS;
-    uv_timer_init(loop, &retention->timer);
-    retention->timer.data = retention;
+    uv_timer_t *timers[] = {&retention->timer, &retention->pause};
+    for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
+        uv_timer_init(loop, timers[i]);
+        timers[i]->data = retention;
+        retention->n_timers++;
+    }
     uv_timer_start(&retention->timer, timer_fired, 0, retention->interval_ms);
     return retention;
 }
@@ -186,12 +259,15 @@ struct retention *retention_start(uv_loop_t *loop, struct store *store, const ch
 static void timer_closed(uv_handle_t *handle)
 {
     struct retention *retention = handle->data;
-    retention->timer_closed = true;
+    retention->n_timers--;
     free_if_done(retention);
 }
 
 void retention_stop(struct retention *retention)
 {
     retention->stopping = true;
+    if (uv_is_active((uv_handle_t *)&retention->pause))
+        retention->in_flight--; /* it does not end any more */
     uv_close((uv_handle_t *)&retention->timer, timer_closed);
+    uv_close((uv_handle_t *)&retention->pause, timer_closed);
 }

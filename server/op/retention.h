@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forgets this node's finished transactions when their retention is over, in the background and in
- * batches. Until then a late retry gets the true answer.
+ * Forgets finished transactions when their retention is over, in the background and in batches:
+ * this node's, and those of nodes that do not run. Until then a late retry gets the true answer.
  *
  * Threads: the loop's.
  */

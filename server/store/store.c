@@ -546,6 +546,9 @@ bool store_filter_matches(const struct store_filter *filter, const struct chxa_r
         return false;
     if (filter->created_before_ms && record->created_ms >= filter->created_before_ms)
         return false;
+    if (filter->finished_before_ms &&
+        (store_state_unfinished(record->state) || record->changed_ms >= filter->finished_before_ms))
+        return false;
     return !filter->unfinished || store_state_unfinished(record->state);
 }
 

@@ -193,12 +193,15 @@ struct store_filter {
     const char *owner;         /* NULL: any */
     const char *sink;          /* NULL: any */
     int64_t created_before_ms; /* 0: any */
-    bool blocked;              /* only those that an operator must look at */
-    bool unfinished;           /* only those in the index of unfinished ones (fast) */
-    bool skip_unreadable;      /* else a record that cannot be decoded is INVALID_RECORD */
-    bool xids_only;            /* the caller needs no more; with `unfinished` and an owner alone */
-    const char *after;         /* page token of the previous answer, NULL: first page */
-    size_t limit;              /* 1-1000 */
+    /* 0: any. Only finished ones that were changed before; with SQLite they come oldest first, and
+     * the others cost nothing. */
+    int64_t finished_before_ms;
+    bool blocked;         /* only those that an operator must look at */
+    bool unfinished;      /* only those in the index of unfinished ones (fast) */
+    bool skip_unreadable; /* else a record that cannot be decoded is INVALID_RECORD */
+    bool xids_only;       /* the caller needs no more; with `unfinished` and an owner alone */
+    const char *after;    /* page token of the previous answer, NULL: first page */
+    size_t limit;         /* 1-1000 */
 };
 
 /* Records without writes, ordered by xid within a page order that is stable while nothing changes;

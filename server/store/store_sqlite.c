@@ -5,7 +5,8 @@
  * Threads: the loop's thread only queues; one writer thread owns the connection, takes everything
  * that waits, runs it inside one transaction (group commit: one fsync for all of it), and posts
  * the results after COMMIT. Reads run in the same order on the same thread, so a request sees what
- * was answered before it.
+ * was answered before it; only lists, which may take long, have a thread of their own
+ * (store_sqlite_list.c).
  *
  * Outcomes: a change is known to be done or not, except when COMMIT itself fails (UNKNOWN: the
  * log's last frame may or may not have reached the disk). A request that waited past its deadline
@@ -49,9 +50,6 @@ enum sqlite_stmt_id {
     STMT_ADD_WRITE,
     STMT_REMOVE_WRITES,
     STMT_REMOVE,
-    STMT_LIST,
-    STMT_LIST_OPEN,
-    STMT_LIST_OPEN_OWNER,
     STMT_NODES,
     STMT_SINK,
     STMT_SINK_PUT,
@@ -77,11 +75,6 @@ static const char *const sqlite_sql[STMT_COUNT] = {
     [STMT_ADD_WRITE] = "INSERT OR IGNORE INTO writes (xid, seq, body) VALUES (?1, ?2, ?3)",
     [STMT_REMOVE_WRITES] = "DELETE FROM writes WHERE xid = ?1",
     [STMT_REMOVE] = "DELETE FROM txns WHERE xid = ?1",
-    [STMT_LIST] = "SELECT xid, version, record FROM txns WHERE xid > ?1 ORDER BY xid",
-    [STMT_LIST_OPEN] =
-        "SELECT xid, version, record FROM txns WHERE xid > ?1 AND unfinished ORDER BY xid",
-    [STMT_LIST_OPEN_OWNER] = "SELECT xid, version, record FROM txns "
-                             "WHERE unfinished AND owner = ?2 AND xid > ?1 ORDER BY xid",
     [STMT_NODES] = "SELECT name, url, epoch FROM nodes ORDER BY name",
     [STMT_SINK] = "SELECT entry FROM sinks WHERE sink = ?1",
     [STMT_SINK_PUT] = "INSERT INTO sinks (sink, entry) VALUES (?1, ?2) "
@@ -99,6 +92,7 @@ struct sqlite_event {
 struct sqlite_store {
     struct store base;
     char *path;
+    struct sqlite_lister *lister;
     uv_thread_t thread;
     struct store_mail exited; /* the thread's last word */
 
@@ -365,64 +359,6 @@ static int apply_remove(struct sqlite_store *store, struct store_op *op)
     return 0;
 }
 
-static sqlite3_stmt *list_stmt(struct sqlite_store *store, const struct store_op *op)
-{
-    const struct store_filter *filter = &op->filter;
-    enum sqlite_stmt_id id = !filter->unfinished ? STMT_LIST
-                             : filter->owner     ? STMT_LIST_OPEN_OWNER
-                                                 : STMT_LIST_OPEN;
-    sqlite3_stmt *stmt = stmt_use(store, id);
-    bind_text(stmt, 1, filter->after);
-    if (id == STMT_LIST_OPEN_OWNER)
-        bind_text(stmt, 2, filter->owner);
-    return stmt;
-}
-
-/* Past a record that cannot be decoded. */
-static bool list_goes_on(const struct store_op *op, int code)
-{
-    return code == CHXA_E_INVALID_RECORD && (op->filter.xids_only || op->filter.skip_unreadable);
-}
-
-/* The page's token is the last xid looked at. */
-static int apply_list(struct sqlite_store *store, struct store_op *op)
-{
-    sqlite3_stmt *stmt = list_stmt(store, op);
-    char *last = NULL;
-    int code = 0;
-    int rc;
-    size_t n_seen = 0;
-    while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        if (op->n_records == op->filter.limit || n_seen == STORE_LIST_SCAN_MAX) {
-            op->ret_next = last;
-            last = NULL;
-            break;
-        }
-        n_seen++;
-        const char *text = (const char *)sqlite3_column_text(stmt, 2);
-        struct chxa_record record = {0};
-        code = chxa_record_decode(text ? text : "", (size_t)sqlite3_column_bytes(stmt, 2), &record);
-        if (code && !list_goes_on(op, code))
-            break;
-        mem_replace(&last, (const char *)sqlite3_column_text(stmt, 0));
-        if (code) {
-            record.xid = op->filter.xids_only ? mem_strdup(last) : NULL;
-            code = 0;
-        }
-        record.version = sqlite3_column_int64(stmt, 1);
-        if (record.owner == NULL && record.xid)
-            store_op_add_record(op, &record); /* only its id is wanted */
-        else if (record.xid && store_filter_matches(&op->filter, &record))
-            store_op_add_record(op, &record);
-        chxa_record_clear(&record);
-    }
-    sqlite3_reset(stmt);
-    free(last);
-    if (code == 0 && rc != SQLITE_DONE && rc != SQLITE_ROW)
-        code = SQL_FAILED;
-    return code;
-}
-
 /* Whether some process, this one included, holds that node's lock now. */
 static bool node_is_live(struct sqlite_store *store, const char *name)
 {
@@ -474,11 +410,11 @@ static int apply_abandon(struct sqlite_store *store, struct store_op *op)
 }
 
 static int (*const apply_table[])(struct sqlite_store *, struct store_op *) = {
-    [STORE_OP_CREATE] = apply_create,         [STORE_OP_CAS] = apply_cas,
-    [STORE_OP_ADD_WRITE] = apply_add_write,   [STORE_OP_GET] = apply_get,
-    [STORE_OP_REMOVE] = apply_remove,         [STORE_OP_LIST] = apply_list,
-    [STORE_OP_NODES] = apply_nodes,           [STORE_OP_SINK_GET] = apply_sink_get,
-    [STORE_OP_SINK_RAISE] = apply_sink_raise, [STORE_OP_ABANDON] = apply_abandon,
+    [STORE_OP_CREATE] = apply_create,       [STORE_OP_CAS] = apply_cas,
+    [STORE_OP_ADD_WRITE] = apply_add_write, [STORE_OP_GET] = apply_get,
+    [STORE_OP_REMOVE] = apply_remove,       [STORE_OP_NODES] = apply_nodes,
+    [STORE_OP_SINK_GET] = apply_sink_get,   [STORE_OP_SINK_RAISE] = apply_sink_raise,
+    [STORE_OP_ABANDON] = apply_abandon,
 };
 
 static bool op_is_change(const struct store_op *op)
@@ -721,6 +657,7 @@ static void writer_main(void *arg)
         if (batch)
             batch_run(store, batch);
     }
+    sqlite_lister_stop(store->lister);
     sqlite_close_db(store);
     store_post(&store->base, &store->exited);
 }
@@ -730,6 +667,10 @@ static void writer_main(void *arg)
 static void sqlite_start(struct store *base, struct store_op *op)
 {
     struct sqlite_store *store = (struct sqlite_store *)base;
+    if (op->kind == STORE_OP_LIST) {
+        sqlite_lister_start(store->lister, op);
+        return;
+    }
     uv_mutex_lock(&store->mutex);
     op->next = NULL;
     if (store->tail)
@@ -819,7 +760,7 @@ static int sqlite_open_db(struct sqlite_store *store, const struct store_config 
         if (sqlite3_prepare_v3(store->db, sqlite_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &store->stmts[i], NULL) != SQLITE_OK)
             code = fail_sql(store, error);
-    return code;
+    return code ? code : sqlite_lister_open(store->path, busy_ms, &store->lister, error);
 }
 
 int store_sqlite_open(uv_loop_t *loop, const struct store_config *config, const char *location,

@@ -4,6 +4,7 @@
  *
  *   1  records, writes, nodes
  *   2  sinks
+ *   3  the index of finished records, by age
  *
  * Runs on the loop's thread while the file is opened, in one transaction: a crash leaves the file
  * as it was. A file of a newer version is refused; an older one is brought up to date, after which
@@ -16,12 +17,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 #define APPLICATION_ID 0x63687861 /* "chxa" */
 
 /* An entry's text is store_sink.h's. */
 #define SQLITE_SCHEMA_SINKS                                                                        \
     "CREATE TABLE sinks (sink TEXT PRIMARY KEY NOT NULL, entry TEXT NOT NULL);"
+
+/* Asked by the retention alone; the expression, so that no process can forget to keep it. */
+#define SQLITE_SCHEMA_FINISHED                                                                     \
+    "CREATE INDEX txns_finished ON txns (" SQLITE_CHANGED_MS ", xid) WHERE NOT unfinished;"
 
 static const char sqlite_schema[] =
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
@@ -32,11 +37,12 @@ static const char sqlite_schema[] =
     "CREATE INDEX txns_open ON txns (owner, xid) WHERE unfinished;"
     "CREATE INDEX txns_open_all ON txns (xid) WHERE unfinished;"
     "CREATE TABLE writes (xid TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
-    " UNIQUE (xid, seq));" SQLITE_SCHEMA_SINKS;
+    " UNIQUE (xid, seq));" SQLITE_SCHEMA_SINKS SQLITE_SCHEMA_FINISHED;
 
 /* What each version needs to become the next one; [0] is never used. */
 static const char *const sqlite_steps[SCHEMA_VERSION] = {
     [1] = SQLITE_SCHEMA_SINKS,
+    [2] = SQLITE_SCHEMA_FINISHED,
 };
 
 static int sqlite_int(sqlite3 *db, const char *sql, int64_t *ret_value)

@@ -309,9 +309,10 @@ void zk_get(struct zk_run *run)
 }
 
 /* ---- list ----
- * Folders are walked in order: one owner's index, every owner's index, or the 256 buckets. A few
- * folders' names are loaded at a time (candidates), then their records, a window at a time, in
- * order. The page token is "<folder>:<xid>", the last candidate looked at. */
+ * Folders are walked in order: one owner's index, every owner's index, or the 256 buckets. A
+ * folder's names are loaded (candidates), then their records, a window at a time, in order; as long
+ * as folders turn out to hold little, twice as many are loaded the next time. The page token is
+ * "<folder>:<xid>", the last candidate looked at. */
 
 #define FOLDERS_AT_ONCE 16u
 
@@ -325,6 +326,7 @@ struct zk_list {
     char **folders;
     size_t n_folders;
     size_t next_folder;
+    size_t at_once;     /* folders to load the next time */
     char *after_folder; /* from the page token, or NULL */
     char *after_xid;
 
@@ -446,6 +448,9 @@ static void folders_done(struct zk_run *run)
     size_t n = 0;
     for (size_t i = 0; i < FOLDERS_AT_ONCE; i++)
         n += list->n_names[i];
+    list->at_once = n < ZK_WINDOW ? list->at_once * 2 : 1;
+    if (list->at_once > FOLDERS_AT_ONCE)
+        list->at_once = FOLDERS_AT_ONCE;
     list->candidates = mem_array(n, sizeof *list->candidates);
     for (size_t i = 0; i < FOLDERS_AT_ONCE; i++) {
         const char *folder =
@@ -491,8 +496,8 @@ static void folders_load(struct zk_run *run)
     candidates_clear(list);
     list->first_loading = list->next_folder;
     size_t n = list->n_folders - list->next_folder;
-    if (n > FOLDERS_AT_ONCE)
-        n = FOLDERS_AT_ONCE;
+    if (n > list->at_once)
+        n = list->at_once;
     list->next_folder += n;
     list->n_flying = n;
     for (size_t i = 0; i < n; i++) {
@@ -574,6 +579,7 @@ void zk_list(struct zk_run *run)
         return;
     }
     list->index = filter->unfinished;
+    list->at_once = 1;
     sync_first(run);
     if (filter->unfinished && filter->owner == NULL) {
         char *path = mem_printf("%s/open", run->zk->base_path);

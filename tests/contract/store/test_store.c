@@ -428,6 +428,12 @@ static const char *list_sink(int i)
     return i % 4 ? NULL : i % 8 ? "job:1" : "1";
 }
 
+/* Several in one millisecond. */
+static int64_t list_changed_ms(int i)
+{
+    return 1000 + i % 7;
+}
+
 static void list_fill(struct lab *lab, struct lab_node *node)
 {
     for (int i = 0; i < LIST_N; i++) {
@@ -435,6 +441,7 @@ static void list_fill(struct lab *lab, struct lab_node *node)
         snprintf(xid, sizeof xid, "txn-%02d", i);
         struct chxa_record record = lab_record(xid, list_owner(i));
         record.created_ms = 1000 + i;
+        record.changed_ms = list_changed_ms(i);
         record.sink = mem_strdup(list_sink(i));
         ck_assert_int_eq(lab_create(lab, node, &record), 0);
         /* Every state by way of cas, so that the index is kept by both ways. */
@@ -457,6 +464,8 @@ static bool list_expects(const struct store_filter *filter, int i)
         return false;
     if (filter->created_before_ms && 1000 + i >= filter->created_before_ms)
         return false;
+    if (filter->finished_before_ms && (!final || list_changed_ms(i) >= filter->finished_before_ms))
+        return false;
     return !(filter->unfinished && final);
 }
 
@@ -478,6 +487,10 @@ START_TEST(lists_filter_and_page)
         {.limit = 3, .sink = "1"},
         {.limit = 3, .sink = "job:1", .owner = NODE},
         {.limit = 6, .created_before_ms = 1030},
+        {.limit = 1, .finished_before_ms = 1004},
+        {.limit = 3, .finished_before_ms = 1006, .owner = NODE},
+        {.limit = 1000, .finished_before_ms = 5000},
+        {.limit = 10, .finished_before_ms = 1000},
         {.limit = 7, .unfinished = true, .owner = NODE},
         {.limit = 1000, .unfinished = true, .owner = "n2"},
         {.limit = 7, .unfinished = true},

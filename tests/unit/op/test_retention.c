@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Retention, on a real SQLite store: only this node's finished and old records go, over several
- * pages; the store says where the history begins; the wall clock may be set; stopping in the middle
+ * Retention, on a real SQLite store: only finished and old records go, of this node and of those
+ * that do not run, over several pages; the store says where the history begins; the wall clock may be set; stopping in the middle
  * is clean.
  */
 #include "contract/store/store_lab.h"
@@ -25,7 +25,7 @@ static void teardown(void)
 {
     clock_shift(0, 0);
     char file[300];
-    static const char *const endings[] = {"", "-wal", "-shm", ".n1.lock"};
+    static const char *const endings[] = {"", "-wal", "-shm", ".n1.lock", ".n2.lock"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         snprintf(file, sizeof file, "%s%s", lab.uri + strlen("sqlite:"), endings[i]);
         unlink(file);
@@ -60,8 +60,9 @@ static int64_t history(void)
     return answer.version;
 }
 
-START_TEST(only_old_finished_records_of_this_node)
+START_TEST(only_old_finished_records)
 {
+    struct lab_node *other = lab_node(&lab, "n2");
     put("old-committed", "n1", CHXA_COMMITTED, RETENTION_MS + 1000);
     put("old-aborted", "n1", CHXA_ABORTED, RETENTION_MS + 1000);
     put("new-committed", "n1", CHXA_COMMITTED, 0);
@@ -80,9 +81,44 @@ START_TEST(only_old_finished_records_of_this_node)
     ck_assert(is_there("old-initialized"));
     ck_assert(is_there("old-committing"));
     ck_assert(is_there("old-of-another"));
+    lab_stop(&lab, other);
     int64_t starts_ms = history(), now_ms = clock_wall_ms();
     ck_assert_int_lt(starts_ms, now_ms - RETENTION_MS - 999);
     ck_assert_int_gt(starts_ms, now_ms - RETENTION_MS - 20000);
+    retention_stop(retention);
+}
+END_TEST
+
+/* Of a node that does not run, except where it has something to set aside when it comes back. */
+START_TEST(old_records_of_a_lost_node)
+{
+    put("lost-committed", "n2", CHXA_COMMITTED, RETENTION_MS + 1000);
+    put("lost-aborted", "n2", CHXA_ABORTED, RETENTION_MS + 1000);
+    put("lost-new", "n2", CHXA_COMMITTED, 0);
+    put("lost-prepared", "n2", CHXA_PREPARED, RETENTION_MS + 1000);
+    struct chxa_record record = lab_record("lost-abandoned", "n2");
+    record.state = CHXA_ABORTED;
+    record.abandoned_by = mem_strdup("n1");
+    ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+    mem_replace(&record.xid, "lost-discarded");
+    mem_replace(&record.abandoned_by, NULL);
+    record.state = CHXA_COMMITTED;
+    record.heuristic = CHXA_HEURISTIC_MIXED;
+    record.discarded = mem_array(1, sizeof *record.discarded);
+    record.discarded[0] = (struct chxa_range){1000000000000000, 1000000000000000};
+    record.n_discarded = 1;
+    ck_assert_int_eq(lab_create(&lab, node, &record), 0);
+    chxa_record_clear(&record);
+    struct retention *retention = retention_start(&lab.loop, node->store, "n1", RETENTION_MS);
+    for (int i = 0; i < 100 && is_there("lost-committed"); i++)
+        lab_pause(&lab, 20);
+    lab_pause(&lab, 100);
+    ck_assert(!is_there("lost-committed"));
+    ck_assert(!is_there("lost-aborted"));
+    ck_assert(is_there("lost-new"));
+    ck_assert(is_there("lost-prepared"));
+    ck_assert(is_there("lost-abandoned"));
+    ck_assert(is_there("lost-discarded"));
     retention_stop(retention);
 }
 END_TEST
@@ -183,7 +219,8 @@ int main(void)
     TCase *t = tcase_create("retention");
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, only_old_finished_records_of_this_node);
+    tcase_add_test(t, only_old_finished_records);
+    tcase_add_test(t, old_records_of_a_lost_node);
     tcase_add_test(t, history_is_of_the_records);
     tcase_add_test(t, the_wall_clock_is_set);
     tcase_add_test(t, several_pages);

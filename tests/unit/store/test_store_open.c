@@ -115,9 +115,9 @@ START_TEST(foreign_files_are_refused)
     char *uri = mem_printf("sqlite:%s", path);
     ck_assert_int_eq(open_code(uri, "other-cluster", "n1", why), CHXA_E_STORE_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(why, "cluster"));
-    sql(path, "PRAGMA user_version = 3");
+    sql(path, "PRAGMA user_version = 4");
     ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
-    ck_assert_ptr_nonnull(strstr(why, "schema version 3"));
+    ck_assert_ptr_nonnull(strstr(why, "schema version 4"));
     sql(path, "PRAGMA user_version = 0");
     ck_assert_int_eq(open_code(uri, "c", "n1", why), CHXA_E_STORE_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(why, "no schema version"));
@@ -168,7 +168,8 @@ START_TEST(an_older_file_is_brought_up_to_date)
     record.state = CHXA_PREPARED;
     ck_assert_int_eq(lab_create(&lab, lab_node(&lab, "n1"), &record), 0);
     lab_stop(&lab, &lab.nodes[0]);
-    sql(path, "DROP TABLE sinks; PRAGMA user_version = 1");
+    sql(path, "DROP TABLE sinks; DROP INDEX txns_finished; PRAGMA user_version = 1");
+    sql(path, "INSERT INTO txns VALUES ('broken', 0, 0, 'n1', 'no JSON')");
 
     struct lab_node *node = lab_node(&lab, "n1");
     record.sink = mem_strdup("job");
@@ -178,6 +179,12 @@ START_TEST(an_older_file_is_brought_up_to_date)
     bool done = false;
     store_sink_get(node->store, "job", sink_got, &done);
     lab_wait(&lab, &done);
+    struct store_filter filter = {.finished_before_ms = record.changed_ms + 1, .limit = 10};
+    struct lab_answer answer = lab_list(&lab, node, &filter);
+    ck_assert_int_eq(answer.code, 0);
+    ck_assert_uint_eq(answer.n_records, 1); /* the index has it, and cannot have the broken one */
+    ck_assert_str_eq(answer.records[0].xid, "before");
+    lab_answer_clear(&answer);
     chxa_record_clear(&record);
     lab_close(&lab);
     free(uri);
