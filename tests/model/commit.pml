@@ -22,7 +22,7 @@
  *   aborted      nothing of it can be seen;
  *   ClickHouse   a part becomes visible only after Committing was recorded;
  *   tell         what the client is told agrees with the store;
- *   plan         no part is ever taken for vanished;
+ *   plan         no part is ever taken for vanished, but for one that was taken away;
  *   World        after `calm` everything comes to its end by itself, nobody waits for ever, nothing is left over;
  *   ends         … and nobody runs in circles instead (only with LIVENESS, it takes twice the time).
  * A part cannot be in two places: it is one directory with one inode, and all that chxa and ClickHouse do with it
@@ -35,10 +35,13 @@
  * Left out, and why: a second transaction (transactions share no part, no record and no ALTER); begin (one creation
  * in the store; the model starts behind it); several targets (they are done one after the other, like batches); the
  * schema check (it leads into the same retreat as a refused ATTACH); power cuts (what is durable when: the crash
- * tests); forget and purge (no xid is used again); what a stranger does to detached/ or to the table.
+ * tests); forget and purge (no xid is used again); what else a stranger does to detached/ or to the table.
  *
  * Abstractions: a record's version is its state (a state never comes back, and add_write keeps the version); the epoch
  * is "is it still the newest"; the server sees the end of a session at once, the process that had it any time later.
+ *
+ * In a table's detached/ somebody may tidy up (STRANGER) before ClickHouse was asked for a part: that commit stays in doubt, and
+ * says so, for ever; it is not Committed.
  *
  * How large: SMALL is without a second process and without lost answers of the store; BATCHES and SWALLOW add an ALTER
  * for each part and ClickHouse's deduplication of parts. `run` checks the whole without these two, and SMALL with both.
@@ -46,7 +49,9 @@
  * Mistakes, which `run` makes one at a time to see that they are found:
  *   EARLY_ATTACH      parts are attached before the decision is recorded
  *   NO_EPOCH          a change in the store does not check the node's epoch
- *   LATE_MARKER       the marker is left after the part was moved
+ *   LATE_MARKER       the marker is left after the part was moved (with NO_SENT: the one that says sent is made anew if need be)
+ *   NO_SENT           STRANGER: the marker, said it sent or not, is taken for the proof that a part that is nowhere was attached
+ *   LATE_SENT         the marker says sent once the ALTER was answered, not before it goes out
  *   NO_LOOK           recovery attaches without looking, and takes "no such part" for "attached already"
  *   EARLY_ANSWER      the client hears Committed before it is recorded
  *   ROLLBACK_DECIDED  a rollback is let through in Committing
@@ -113,6 +118,8 @@ byte flock = NOBODY;      /* <root>/chxa/owner: ch/held_lock.c */
 
 byte place[2];
 bool marker[2];
+bool asked[2];     /* … and it says "sent": ClickHouse may have been asked for the part */
+bool stolen;       /* STRANGER: somebody took a part away from detached/ */
 bool kept[2];      /* REPLICATED: there is a clone, and the held part stays for its sake */
 byte n_staged;     /* parts linked so far */
 bool same_write;   /* part 1 is a second try of part 0's write: both together would be doubled rows */
@@ -143,7 +150,7 @@ mtype = {
     WRITE_LINK, WRITE_RECORD,
     PREPARE_RECORD,
     DECIDE, QUIET, LOOK_DETACHED, LOOK_TABLE, LOOK_HELD, LOOK,
-    MEND, MARK, MOVE, ATTACH, ATTACH_WAIT, MARK_LATE, CONFIRM, SETTLE, RETREAT, UNMARK, RECORD, RELOAD, CLEAR,
+    MEND, MARK, MOVE, SEND, ATTACH, ATTACH_WAIT, MARK_LATE, SEND_LATE, HAZARD, CONFIRM, SETTLE, RETREAT, UNMARK, RECORD, RELOAD, CLEAR,
     ABORT_DECIDE, ABORT_CLEAR, ABORT_RECORD, ABORT_RELOAD
 };
 
@@ -152,6 +159,7 @@ mtype = {
 #define TODO_ATTACH 2
 #define TODO_DONE   3
 #define TODO_MOVE   4
+#define TODO_STOP   5 /* vanished */
 
 typedef process {
     mtype at;         /* the step that is next */
@@ -387,6 +395,13 @@ inline all_held(me) /* op/prepare.c: drain, limits, check, sync */
 /* ---- what is left to do: core/part_plan.c ---- */
 
 #define to_do(i) (N.todo[i] != 0 && N.todo[i] != TODO_DONE)
+#ifdef NO_SENT
+#define may_be_attached(i) marker[i]
+#elif defined(REPLICATED)
+#define may_be_attached(i) marker[i] /* it names the clone; `confirm` asks what became of that */
+#else
+#define may_be_attached(i) asked[i]
+#endif
 #define to_rename(i) (N.batch[i] && N.todo[i] == TODO_RENAME)
 #define to_move(i) (N.batch[i] && N.todo[i] == TODO_MOVE)
 #define batch_left ((N.batch[0] && to_do(0)) || (N.batch[1] && to_do(1)))
@@ -482,12 +497,20 @@ inline plan(me, i)
         if
         :: place[i] == HELD || place[i] == OUT -> N.todo[i] = TODO_MOVE
         /* nowhere: attached and merged since; of a clone it is for `confirm` to say */
-        :: place[i] != HELD && place[i] != OUT && marker[i] -> N.todo[i] = TODO_DONE
-        /* Nothing but chxa and ClickHouse touches parts here, so "vanished" is a false alarm. */
-        :: else -> assert(false)
+        :: place[i] != HELD && place[i] != OUT && may_be_attached(i) -> N.todo[i] = TODO_DONE
+        :: else ->
+            /* Only a stranger makes parts vanish; else it is a false alarm. */
+            assert(stolen && place[i] == NOWHERE);
+            N.todo[i] = TODO_STOP
         fi
     :: else -> skip
     fi
+}
+
+inline note_sent(me) /* op/commit_attach.c */
+{
+    asked[0] = asked[0] || N.batch[0];
+    asked[1] = asked[1] || N.batch[1]
 }
 
 inline move_out(me, i) /* held_move_out, part_move */
@@ -551,6 +574,7 @@ inline set_aside(i)
 {
     place[i] = (place[i] == HELD || place[i] == OUT || (abandoned && in_detached(i)) -> NOWHERE : place[i]);
     marker[i] = false;
+    asked[i] = false;
     kept[i] = false
 }
 
@@ -727,7 +751,7 @@ end:
     /* -- op/commit.c; decide and record are changes in the store, see above -- */
 
     /* quiet, check: needs ClickHouse; if unsure, wait until no ALTER of ours runs */
-    :: d_step { (N.at == QUIET || N.at == MARK || N.at == MOVE || N.at == ATTACH) && lock == me && N.displaced && !may_act(me) ->
+    :: d_step { (N.at == QUIET || N.at == MARK || N.at == MOVE || N.at == SEND || N.at == ATTACH) && lock == me && N.displaced && !may_act(me) ->
         forget_look(me);
         N.unsure = true;
         N.at = RELOAD }
@@ -773,6 +797,9 @@ end:
         plan(me, 0);
         plan(me, 1);
         if
+        :: N.todo[0] == TODO_STOP || N.todo[1] == TODO_STOP -> N.k = 0; N.at = RETREAT /* block_vanished */
+        :: else ->
+        if
         :: !to_do(0) && !to_do(1) ->
 #ifdef REPLICATED
             for (i : 0 .. 1) { /* trust_answer */
@@ -786,7 +813,7 @@ end:
             :: !N.verifying -> /* commit_looked: the next batch, all that is left (or one part only) */
                 N.batch[0] = to_do(0);
                 N.batch[1] = to_do(1);
-                N.at = (to_rename(0) || to_rename(1) -> MEND : (to_move(0) || to_move(1) -> MARK : ATTACH))
+                N.at = (to_rename(0) || to_rename(1) -> MEND : (to_move(0) || to_move(1) -> MARK : SEND))
             :: N.verifying && !batch_left -> /* commit_verified: trust_answer, settle; the next batch */
 #ifdef REPLICATED
                 for (i : 0 .. 1) {
@@ -801,11 +828,12 @@ end:
                 look_again(me, false)
             :: else -> N.k = 0; N.at = RETREAT
             fi
+        fi
         fi }
 #ifdef BATCHES /* attach_parts_max = 1 */
     :: d_step { (N.at == MEND || N.at == MARK) && N.batch[0] && N.batch[1] ->
         N.batch[1] = false;
-        N.at = (to_rename(0) -> MEND : (to_move(0) -> MARK : ATTACH)) }
+        N.at = (to_rename(0) -> MEND : (to_move(0) -> MARK : SEND)) }
 #endif
     /* mend: attaching_N and ignored_… back to N */
     :: d_step { N.at == MEND ->
@@ -819,7 +847,7 @@ end:
         }
         i = 0;
         if
-        :: moved -> N.at = (to_move(0) || to_move(1) -> MARK : ATTACH)
+        :: moved -> N.at = (to_move(0) || to_move(1) -> MARK : SEND)
         :: else -> block(me)
         fi;
         moved = false }
@@ -829,7 +857,7 @@ end:
     :: d_step { N.at == MARK_LATE ->
         marker[0] = marker[0] || (N.batch[0] && N.todo[0] == TODO_MOVE);
         marker[1] = marker[1] || (N.batch[1] && N.todo[1] == TODO_MOVE);
-        N.at = ATTACH }
+        N.at = SEND }
 #else
     :: d_step { N.at == MARK && may_act(me) ->
         for (i : 0 .. 1) {
@@ -839,7 +867,7 @@ end:
                 kept[i] = true;
                 N.sure[i] = false;
                 place[i] = (place[i] == HELD -> OUT : place[i])
-            :: to_move(i) && !clones -> marker[i] = true
+            :: to_move(i) && !clones -> marker[i] = true; asked[i] = false
             :: else -> skip
             fi
         }
@@ -864,10 +892,16 @@ end:
 #ifdef LATE_MARKER
             N.at = MARK_LATE
 #else
-            N.at = ATTACH
+            N.at = SEND
 #endif
         fi;
         moved = false }
+    /* send: the markers say so */
+#if defined(REPLICATED) || defined(LATE_SENT)
+    :: d_step { N.at == SEND && may_act(me) -> N.at = ATTACH }
+#else
+    :: d_step { N.at == SEND && may_act(me) -> note_sent(me); N.at = ATTACH }
+#endif
     /* attach: ALTER TABLE … ATTACH PART …, ATTACH PART … */
     :: d_step { N.at == ATTACH && !clickhouse_up -> look_again(me, true) }
     :: d_step { N.at == ATTACH && may_act(me) && clickhouse_up && (!alters[0].runs || !alters[ALTERS - 1].runs) ->
@@ -887,6 +921,9 @@ end:
     :: d_step { N.at == ATTACH_WAIT && N.answer != NONE ->
         N.rejected = (N.answer == REFUSED);
         N.answer = NONE;
+#ifdef LATE_SENT
+        note_sent(me);
+#endif
 #ifdef NO_LOOK
         /* "no such part": it was attached before */
         commit_attached_all(me);
@@ -950,7 +987,11 @@ end:
     /* retreat: what is not attached goes back into the held area; then its marker goes */
     :: d_step { N.at == RETREAT ->
         if
-        :: N.k == 2 -> block(me)
+        :: N.k == 2 && N.todo[0] != TODO_STOP && N.todo[1] != TODO_STOP -> block(me)
+        :: N.k == 2 && (N.todo[0] == TODO_STOP || N.todo[1] == TODO_STOP) ->
+            forget_look(me); /* it would look again for ever */
+            N.unsure = true;
+            N.at = HAZARD
         :: N.k < 2 && (N.todo[N.k] == TODO_RENAME || N.todo[N.k] == TODO_ATTACH) && in_detached(N.k) ->
             place[N.k] = (kept[N.k] -> OUT : HELD);
             N.at = UNMARK
@@ -959,9 +1000,11 @@ end:
     :: d_step { N.at == UNMARK ->
         place[N.k] = HELD;
         marker[N.k] = false;
+        asked[N.k] = false;
         kept[N.k] = false;
         N.k++;
         N.at = RETREAT }
+    :: d_step { N.at == HAZARD && N.serves != NONE -> tell(me, UNKNOWN) }
 #ifdef EARLY_ANSWER
     :: d_step { N.at == RECORD && N.serves == COMMIT -> tell(me, OK) }
 #endif
@@ -1098,6 +1141,9 @@ inline clickhouse_dies(renamed_becomes)
 #define clean \
     (!marker[0] && !marker[1] && !kept[0] && !kept[1] && place[0] != HELD && place[1] != HELD && place[0] != OUT && \
      place[1] != OUT)
+#define hands_out(p) \
+    (p.at == LOOK || p.at == LOOK_DETACHED || p.at == LOOK_TABLE || p.at == LOOK_HELD || p.at == MEND || p.at == MARK || \
+     p.at == MOVE || p.at == SEND)
 proctype World()
 {
     do
@@ -1108,6 +1154,14 @@ proctype World()
     :: d_step { !clickhouse_up -> clickhouse_up = true }
     :: d_step { place[0] == ACTIVE -> place[0] = MERGED }
     :: d_step { place[1] == ACTIVE -> place[1] = MERGED }
+#ifdef STRANGER
+    /* Somebody tidies up detached/. (What he takes between the last look and the end of the ALTER, ClickHouse complains of,
+     * unless one of the two dies in it: find_stolen; left out.) */
+    :: d_step { place[0] == DETACHED && !asked[0] && !calm && !hands_out(node[0]) && !hands_out(node[1]) ->
+        place[0] = NOWHERE; stolen = true }
+    :: d_step { place[1] == DETACHED && !asked[1] && !calm && !hands_out(node[0]) && !hands_out(node[1]) ->
+        place[1] = NOWHERE; stolen = true }
+#endif
 #ifdef REPLICATED
     /* the table is loaded anew: what ZooKeeper does not know is set aside */
     :: d_step { place[0] == DOUBTFUL -> assert(state != COMMITTED); place[0] = IGNORED }
@@ -1155,16 +1209,18 @@ proctype World()
     /* nothing can happen any more */
     :: timeout ->
         assert(calm && client_done);
-        assert(state == COMMITTED || state == ABORTED);
+        assert(state == COMMITTED || state == ABORTED || (stolen && state == COMMITTING));
         if
         :: state == COMMITTED -> committed()
-        :: else -> aborted()
+        :: state == ABORTED -> aborted()
+        :: else -> skip
         fi;
         /* An operation that was under way when its transaction was abandoned leaves the folder to the next start. */
-        assert(clean || abandoned);
+        assert(clean || abandoned || stolen);
         assert(!in_detached(0) && !in_detached(1));
         assert(!alters[0].runs && !alters[ALTERS - 1].runs);
-        assert(lock != NOBODY && node[lock].at == IDLE && request == NONE);
+        assert(lock != NOBODY && request == NONE);
+        assert(node[lock].at == IDLE || (stolen && node[lock].at == HAZARD));
         over = true;
         break
     od
