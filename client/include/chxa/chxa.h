@@ -18,14 +18,17 @@
  * Times.     Every duration is in milliseconds and is counted on a monotonic clock. Every *_ms point in time is Unix
  *            milliseconds by the clock of the node that wrote it.
  * Results.   Calls that return int return CHXA_OK (0) or one of the negative codes of enum chxa_error_code. The last
- *            parameter, `struct chxa_error *error`, may be NULL; otherwise every call fills it, also on success.
+ *            parameter, `struct chxa_error *error`, may be NULL; otherwise every call fills it, also on success. Whether
+ *            the operation happened is in error->outcome, whatever the code: see enum chxa_outcome.
  * Retries.   A call repeats its request by itself where that is harmless and may help: the answer says `retryable`, no
  *            node could be reached, or the answer was lost. It waits in between (from 100 ms, doubling to 10 s, with a
  *            random share, and at least as long as a Retry-After says) and never longer in all than its deadline. What
  *            it returns is the last answer; error->outcome says whether the operation may have happened all the same.
- * Errors.    Where a call names its errors, these may come besides: INVALID_REQUEST and NO_MEMORY (nothing was sent),
- *            UNREACHABLE, LOST, BAD_ANSWER, REDIRECTS, CREDENTIALS, UNKNOWN_CODE, and whatever a node says of its own
- *            health: NOT_READY, BUSY, STORE_..., CLICKHOUSE_UNAVAILABLE, CLICKHOUSE_UNKNOWN, IO_FAILED, INTERNAL.
+ * Errors.    Where a call names its errors, the general ones may come besides: INVALID_XID, INVALID_REQUEST and NO_MEMORY
+ *            (of this library's: nothing was sent); UNREACHABLE, LOST, BAD_ANSWER, REDIRECTS, CREDENTIALS, UNKNOWN_CODE;
+ *            ROUTE_NOT_FOUND and METHOD_NOT_ALLOWED of an older node; and what a node says of its own health: NOT_READY,
+ *            BUSY, STORE_..., CLICKHOUSE_UNAVAILABLE, CLICKHOUSE_UNKNOWN, IO_FAILED, CANCELLED, INVALID_RECORD, INTERNAL.
+ *            PROTOCOL.md, "Errors" and "When the answer is lost", is behind all of them.
  * Network.   HTTP/1.1 over http and https only. The environment has no part in it: no proxy, no .netrc.
  * Versions.  Option structs begin with `size`, set by their _init function; a program built against this header runs
  *            with every later library of the same soname. Symbols are versioned CHXA_1.
@@ -131,7 +134,8 @@ enum chxa_error_code {
 
 /* Whether the operation happened, as far as anybody can tell from the answers. */
 enum chxa_outcome {
-    CHXA_OUTCOME_KNOWN = 0,  /* on success it happened; on failure it did not */
+    /* on success it happened; on failure it did not. Only HEURISTIC says of a commit that it happened otherwise */
+    CHXA_OUTCOME_KNOWN = 0,
     CHXA_OUTCOME_UNKNOWN = 1 /* it may have happened: ask or repeat, never assume */
 };
 
@@ -160,6 +164,7 @@ struct chxa_error {
     enum chxa_txn_state state; /* of the transaction, when the answer says; else UNKNOWN */
     unsigned attempts;         /* requests made, redirects not counted */
     char owner_url[CHXA_URL_BYTES_MAX + 1]; /* the owner, when the answer says; else "" */
+    /* for people: a node's own words whole, or which node failed how; where several were tried, each of them */
     char message[CHXA_MESSAGE_BYTES_MAX + 1];
 };
 
@@ -181,7 +186,7 @@ enum chxa_write_mode {
     CHXA_WRITE_FIRST = 2 /* the first in the list; the others only when it cannot be reached */
 };
 
-/* Zeroed by chxa_client_options_init, except for size and the defaults given here. */
+/* Zeroed by chxa_client_options_init, except for size and the defaults given here. Times are from 1 ms to a day. */
 struct chxa_client_options {
     size_t size;             /* set by the _init function; leave it */
     const char *const *urls; /* nodes: "http://10.0.0.1:8124" or https, no path; at least one */
@@ -194,10 +199,10 @@ struct chxa_client_options {
     /* 120000; of a call, with all its retries, where the call itself is not told another one. An upload that moves is
      * not cut by it: for chxa_write_from and streams it begins anew at the end of the first upload */
     unsigned deadline_ms;
-    unsigned redirects_max; /* 3; per attempt */
-    /* 64; open at once, idle ones included; a call waits for one, within its deadline */
+    unsigned redirects_max; /* 3, at most 50; per attempt */
+    /* 64, 1 to 10000; open at once, idle ones included; a call waits for one, within its deadline */
     unsigned connections_max;
-    const char *user;     /* HTTP basic authentication; or NULL */
+    const char *user;     /* HTTP basic authentication; or NULL. No colon in it */
     const char *password; /* or NULL; kept in memory only, and wiped when the client is closed */
     const char *bearer_token; /* "Authorization: Bearer …" instead; or NULL */
     /* PEM, instead of the system's; or NULL. Certificates are always verified */
@@ -210,8 +215,9 @@ struct chxa_client_options {
 CHXA_API void chxa_client_options_init(struct chxa_client_options *options);
 
 /*
- * Makes a client. Nothing is sent. Every option is checked; strings are copied.
- * Errors: INVALID_REQUEST (which option, in the message), NO_MEMORY. Credentials are only ever sent to the URLs given
+ * Makes a client. Nothing is sent. Every option is checked; strings are copied; the files of TLS are read at each
+ * connection, and what is wrong with them is UNREACHABLE there, and not retryable.
+ * Errors: INVALID_REQUEST (which option, in the message), NO_MEMORY; no others. Credentials are only ever sent to the URLs given
  * here and to the owners that these nodes or the caller name; no request goes from https down to http.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_client_open(const struct chxa_client_options *options,
@@ -242,25 +248,30 @@ CHXA_API void chxa_start_options_init(struct chxa_start_options *options);
  * Begins a transaction at a node chosen by write_mode, and pins the handle to it. options may be NULL. If the answer
  * is lost, the same begin is repeated at the same node; if no node was reached, the next is tried. An id must never
  * be used for two transactions. xid NULL: the library makes one from a random 128-bit number.
- * Errors: INVALID_XID, FENCED, WRONG_STATE (the id exists in another state), and the general ones. LOST leaves the
- * outcome unknown; it is then a transaction without rows, which its time-out ends. Free with chxa_txn_free.
+ * Errors: FENCED (the sink has a newer epoch), WRONG_STATE (the id exists in another state, or is another writer's), and
+ * the general ones; with outcome KNOWN nothing was begun. LOST leaves the outcome unknown; it is then a transaction
+ * without rows, which its time-out ends. Free with chxa_txn_free. (PROTOCOL.md, States; Sinks.)
  */
 CHXA_API CHXA_MUST_CHECK int chxa_start(struct chxa_client *client, const char *xid,
                                         const struct chxa_start_options *options,
                                         struct chxa_txn **ret_txn, struct chxa_error *error);
 
-/* Goes on with an Initialized transaction that somebody began (XA: TMJOIN, TMRESUME). TXN_NOT_FOUND, WRONG_STATE. */
+/*
+ * Goes on with an Initialized transaction that somebody began (XA: TMJOIN, TMRESUME); a GET, which changes nothing. Errors:
+ * TXN_NOT_FOUND, WRONG_STATE (error->state has it), and the general ones. Free with chxa_txn_free.
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_join(struct chxa_client *client, const char *xid,
                                        struct chxa_txn **ret_txn, struct chxa_error *error);
 
-/* Valid as long as the handle. */
+/* Valid as long as the handle. A write that finds the owner at another URL puts that in the same place. */
 CHXA_API const char *chxa_txn_xid(const struct chxa_txn *txn);
 CHXA_API const char *chxa_txn_owner_url(const struct chxa_txn *txn);
 
-/* What one write staged. rows is 0 where ClickHouse 18.16 does not tell. */
+/* What one write staged. */
 struct chxa_written {
-    uint64_t seq;   /* order within the transaction, from 1 */
-    uint64_t rows;  /* staged */
+    uint64_t seq; /* order within the transaction, from 1 */
+    uint64_t
+        rows; /* in the parts: an engine that sums or replaces rows may make fewer of those that were sent */
     uint64_t bytes; /* of the parts, on disk */
     uint64_t parts;
     bool replay; /* this write_id was there already, with the same body */
@@ -269,10 +280,12 @@ struct chxa_written {
 /*
  * One write: all of it, or nothing. query is the head of an INSERT ("INSERT INTO db.t FORMAT TSV"); data are the rows
  * in that format. write_id NULL: the library makes one, so that its own retries are harmless; give one to make yours
- * so. Pass views_skip to write to a table with materialized views, which will not see these rows. A failure with
- * outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after the deadline,
- * and asking did not help either) roll back.
- * ret_written may be NULL.
+ * so. Pass views_skip to write to a table with materialized views, which will not see these rows. ret_written may be NULL.
+ * Errors: MISUSE (the handle was ended); INVALID_QUERY, SETTING_REFUSED, URI_TOO_LONG (the statement); TARGET_NOT_FOUND,
+ * TARGET_UNSUPPORTED, TARGET_HAS_VIEWS (the table); CLICKHOUSE_REJECTED (the rows), BODY_TOO_LARGE, BODY_TRUNCATED,
+ * WRITE_ID_REUSED; FENCED, WRONG_STATE, TXN_NOT_FOUND (the transaction: nothing more can be written in it); and the general
+ * ones. A failure with outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after
+ * the deadline, and asking did not help either) roll back. (PROTOCOL.md, Writing.)
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write(struct chxa_txn *txn, const char *query, const void *data,
                                         size_t data_bytes, const char *write_id, bool views_skip,
@@ -280,7 +293,7 @@ CHXA_API CHXA_MUST_CHECK int chxa_write(struct chxa_txn *txn, const char *query,
 
 /*
  * Gives up to `room` bytes of a body: the number put into `buffer`, 0 at the end, -1 to give up (the write fails with
- * CANCELLED and leaves nothing). Called on the thread that called chxa_write_from; must not call this library with
+ * CANCELLED and leaves nothing). It may take its time. Called on the thread that called chxa_write_from; must not call this library with
  * the same handle.
  */
 typedef ptrdiff_t chxa_read_function(void *context, void *buffer, size_t room);
@@ -290,7 +303,8 @@ typedef int chxa_rewind_function(void *context);
 /*
  * chxa_write with a body of any length, never held in memory. content_encoding is what the bytes are compressed with
  * ("gzip", "zstd", … as ClickHouse knows it), or NULL. Without `rewind` (NULL) the write is tried once; a lost answer
- * is still cleared up by asking for the write_id.
+ * is still cleared up by asking for the write_id. `context` is given to both functions, and is not kept after the call.
+ * Errors as chxa_write; CANCELLED, with nothing left behind, when `read` gave up.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write_from(struct chxa_txn *txn, const char *query,
                                              chxa_read_function *read, chxa_rewind_function *rewind,
@@ -312,7 +326,8 @@ CHXA_API void chxa_txn_free(struct chxa_txn *txn);
 /*
  * The following take an id, because who commits after a restart has nothing else. owner_url is where the owner was
  * last seen (chxa_txn_owner_url), or NULL to ask the nodes in turn; a redirect is followed in either case. All of
- * them may be repeated without harm. deadline_ms 0: the client's setting.
+ * them may be repeated without harm, by any thread, in any process. deadline_ms 0: the client's setting.
+ * (PROTOCOL.md, Committing; Waiting; Which node.)
  */
 
 /*
@@ -328,25 +343,31 @@ CHXA_API CHXA_MUST_CHECK int chxa_prepare(struct chxa_client *client, const char
 
 /*
  * Commits a Prepared transaction, or an Initialized one in one phase if one_phase is said (else WRONG_STATE, and
- * nothing is done; this costs a GET before). CHXA_OK: every row is in its table. One phase fails as prepare does.
+ * nothing is done; without one_phase a GET is sent first, to see). CHXA_OK: every row is in its table. One phase fails as
+ * prepare does.
  * BLOCKED and PENDING: decided, not finished; the node goes on by itself; repeat to hear the end. LOST, UNREACHABLE,
  * and whatever is retryable: repeat, without end; never take it for failed. TXN_NOT_FOUND: finished and forgotten, or
- * never begun; what the sink committed last tells (PROTOCOL.md). ROLLED_BACK, HEURISTIC: a person must look;
- * error->xa_code is then XA_HEURRB, XA_HEURMIX or XA_HEURHAZ.
+ * never begun; what the sink committed last tells (PROTOCOL.md, "Not found is not rolled back"). ROLLED_BACK: it was
+ * rolled back, and no row of it is there. HEURISTIC: it is committed for good, without the rows that an operator gave up.
+ * In both a person must look; error->xa_code is then XA_HEURRB, XA_HEURMIX or XA_HEURHAZ.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_commit(struct chxa_client *client, const char *xid,
                                          const char *owner_url, bool one_phase,
                                          uint64_t deadline_ms, struct chxa_error *error);
 
 /*
- * Rolls back. A transaction that nobody knows is rolled back already: CHXA_OK with error->state UNKNOWN. WRONG_STATE
- * when it is Committing or Committed. PENDING, LOST: repeat. reason (an operator's, kept in the record) may be NULL.
+ * Rolls back. Of a transaction that nobody knows there is nothing to roll back: CHXA_OK with error->state UNKNOWN (it was
+ * never begun, or has ended, one way or the other, and was forgotten). WRONG_STATE when it is Committing or Committed.
+ * PENDING, LOST: repeat. reason (an operator's, 1-1024 bytes in one line, kept in the record) may be NULL.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_rollback(struct chxa_client *client, const char *xid,
                                            const char *owner_url, const char *reason,
                                            uint64_t deadline_ms, struct chxa_error *error);
 
-/* Removes the record of a finished transaction, heuristic or not. WRONG_STATE otherwise; an unknown one is CHXA_OK. */
+/*
+ * Removes the record of a finished transaction, heuristic or not: a late retry then learns nothing any more. WRONG_STATE
+ * while it is not finished; an unknown one is CHXA_OK. LOST: repeat.
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_forget(struct chxa_client *client, const char *xid,
                                          struct chxa_error *error);
 
@@ -368,7 +389,10 @@ struct chxa_txn_record {
     uint64_t rows;      /* likewise */
 };
 
-/* From any node that answers. TXN_NOT_FOUND. Free with chxa_record_free, which takes NULL too. */
+/*
+ * From any node that answers. TXN_NOT_FOUND: never begun, or finished and forgotten. Free with chxa_record_free, which takes
+ * NULL too.
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_get(struct chxa_client *client, const char *xid,
                                       struct chxa_txn_record **ret_record,
                                       struct chxa_error *error);
@@ -387,9 +411,9 @@ struct chxa_filter {
 CHXA_API void chxa_filter_init(struct chxa_filter *filter);
 
 /*
- * Every transaction of the cluster that the filter (or NULL) lets through, all pages, oldest first; at most 1 000
- * 000, else INVALID_REQUEST. Begins and ends in between may or may not be in it. None: *ret_records may be NULL,
- * *ret_n is 0.
+ * Every transaction of the cluster that the filter (or NULL) lets through, all pages within the client's deadline_ms, oldest
+ * first; at most 1 000 000, else INVALID_REQUEST. Begins and ends in between may or may not be in it. None: *ret_records may
+ * be NULL, *ret_n is 0. Changes nothing. Free with chxa_records_free, which takes NULL and 0 too.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_recover(struct chxa_client *client,
                                           const struct chxa_filter *filter,
@@ -402,7 +426,8 @@ CHXA_API void chxa_records_free(struct chxa_txn_record *records, size_t n);
  * tools. method is GET, PUT, POST or DELETE. path begins with '/', may have a query, and is encoded as it goes on the
  * wire. base_url NULL: any node. body may be NULL; it is JSON. The answer's status is in error->http_status, its body
  * (also of an error answer) in *ret_body, NUL-terminated, to be freed with chxa_free; on failure without an answer
- * *ret_body is NULL (it is always set). Returns the error's code, or CHXA_OK for 2xx (202 too). BLOCKED is not repeated.
+ * *ret_body is NULL (it is always set). ret_body_bytes may be NULL. Returns the error's code, or CHXA_OK for 2xx (202 too);
+ * a 2xx of a path under /v1/ that is no JSON object is BAD_ANSWER. BLOCKED is not repeated.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_request(struct chxa_client *client, const char *base_url,
                                           const char *method, const char *path, const char *body,
@@ -526,7 +551,11 @@ CHXA_API CHXA_MUST_CHECK int chxa_sink_open(struct chxa_client *client,
                                             const void *state, size_t state_bytes,
                                             struct chxa_sink **ret_sink, struct chxa_error *error);
 
-/* A batch of whole rows; chxa_stream_append for the open transaction. On failure restart from the last checkpoint. */
+/*
+ * A batch of whole rows; chxa_stream_append for the open transaction, with its errors. MISUSE: the last snapshot failed, and
+ * is to be repeated first; the sink is as it was. Any other failure is the sink's end (FAILED_BEFORE from then on; commits go
+ * on): restart from the last checkpoint.
+ */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_write(struct chxa_sink *sink, const void *batch,
                                              size_t batch_bytes, uint64_t rows,
                                              struct chxa_error *error);
@@ -534,8 +563,9 @@ CHXA_API CHXA_MUST_CHECK int chxa_sink_write(struct chxa_sink *sink, const void 
 /*
  * The checkpoint's barrier: ends the write, prepares the transaction with `meta` (as chxa_prepare; or NULL), begins
  * the next one, and returns the state to store with the checkpoint: versioned, the same on every machine, some 60
- * bytes and an id per pending transaction. checkpoint must grow. Without any row since the last snapshot nothing is
- * prepared, and the state is still returned. Free *ret_state with chxa_free.
+ * bytes and an id per pending transaction. checkpoint must grow (else INVALID_REQUEST). Without any row since the last
+ * snapshot nothing is prepared, so meta is kept nowhere, and the state is still returned. Free *ret_state with chxa_free.
+ * Errors as chxa_stream_flush, chxa_prepare and chxa_start; BUSY: pending_max checkpoints wait, notify first.
  * After a failure the sink is where it was (a repeated snapshot of the same checkpoint is right), or has failed
  * (FAILED_BEFORE): restart.
  */
@@ -546,7 +576,8 @@ CHXA_API CHXA_MUST_CHECK int chxa_sink_snapshot(struct chxa_sink *sink, uint64_t
 /*
  * The checkpoint is complete: commits its transaction and every earlier one that still waits (subsumed checkpoints),
  * in order. Unknown or already committed checkpoints are CHXA_OK. Errors as chxa_commit; what could not be committed
- * stays pending and is tried again by the next notify.
+ * stays pending and is tried again by the next notify, but for HEURISTIC, which is said once, with the later ones committed.
+ * Works also after the sink has failed.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_notify_complete(struct chxa_sink *sink, uint64_t checkpoint,
                                                        struct chxa_error *error);
@@ -560,8 +591,8 @@ CHXA_API size_t chxa_sink_pending(const struct chxa_sink *sink);
 CHXA_API uint64_t chxa_sink_epoch(const struct chxa_sink *sink);
 
 /*
- * Rolls back the open transaction, which never reached a snapshot; leaves prepared ones to the next open. Frees the
- * sink, whatever is returned. An error only says that the open transaction is left to its time-out. NULL is CHXA_OK.
+ * Rolls back the open transaction, which never reached a snapshot, within some ten seconds; leaves prepared ones to the next
+ * open. Frees the sink, whatever is returned. An error only says that the open transaction is left to its time-out. NULL is CHXA_OK.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_close(struct chxa_sink *sink, struct chxa_error *error);
 
@@ -571,14 +602,19 @@ struct chxa_checkpoint {
     uint64_t epoch;                   /* the sink's newest; 0: unknown sink */
     char *meta;                       /* JSON text, or NULL; free with chxa_free */
 };
+/* Asks any node; changes nothing. The general errors; a sink that nobody has used is CHXA_OK with epoch 0. */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_last_committed(struct chxa_client *client, const char *name,
                                                       struct chxa_checkpoint *ret_checkpoint,
                                                       struct chxa_error *error);
 
 /*
- * Fences older epochs of `name`, commits the n listed transactions and rolls back what else older epochs have open,
- * at every node that owns some (POST /v1/sinks/{sink}/recover, repeated until complete). What chxa_sink_open does
- * first.
+ * Fences older epochs of `name`, commits the n listed transactions (at most 10 000) and rolls back what else older epochs
+ * have open, at every node that owns some (POST /v1/sinks/{sink}/recover, repeated until complete or the deadline has
+ * passed). What chxa_sink_open does first. May be repeated without harm.
+ * Errors: FENCED (a newer epoch is there already: nothing was done; or a listed transaction was never prepared), ROLLED_BACK
+ * (a listed one was rolled back), TXN_NOT_FOUND (nobody knows a listed one: PROTOCOL.md, Sinks, says when it is committed),
+ * INVALID_REQUEST (a listed one is another sink's). After these the others may have ended, or not. PENDING, LOST, UNREACHABLE
+ * and what is retryable: not all have ended; repeat.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_sink_recover(struct chxa_client *client, const char *name,
                                                uint64_t epoch, const char *const *xids, size_t n,
