@@ -120,8 +120,9 @@ static json_t *look(struct tool *tool, const char *xid, const char *action, int 
 static char *describe(const json_t *record)
 {
     char rows[32];
-    text_count((uint64_t)view_number(record, "rows"), rows, sizeof rows);
-    return tool_printf("%s, %s rows", advice_state(record), rows);
+    int64_t n = view_number(record, "rows");
+    text_count((uint64_t)n, rows, sizeof rows);
+    return tool_printf("%s, %s row%s", advice_state(record), rows, n == 1 ? "" : "s");
 }
 
 static bool is_state(const json_t *record, const char *state)

@@ -94,6 +94,11 @@ static int open_file(const char *path, uint64_t *ret_size)
 
 /* ---- one file ---- */
 
+static const char *name_of(const struct load_file *file)
+{
+    return strcmp(file->path, "-") == 0 ? "standard input" : file->path;
+}
+
 static void add_result(struct load *load, const struct load_file *file,
                        const struct chxa_written *written)
 {
@@ -111,7 +116,7 @@ static void add_result(struct load *load, const struct load_file *file,
         free(path);
         json_array_append_new(json_object_get(load->tool->document, "files"), tool_json(entry));
     } else if (written->replay) {
-        tool_complain("%s: staged before; not staged again", file->path);
+        tool_complain("%s: staged before; not staged again", name_of(file));
     }
 }
 
@@ -145,10 +150,7 @@ static int load_one(struct load *load, const struct load_file *file)
         return TOOL_FAILED;
     }
     const char *slash = strrchr(file->path, '/');
-    const char *name = strcmp(file->path, "-") == 0 ? "standard input"
-                       : slash                      ? slash + 1
-                                                    : file->path;
-    char *label = text_safe(name);
+    char *label = text_safe(slash ? slash + 1 : name_of(file));
     load->sent = 0;
     progress_start(&load->progress, label, size);
     struct chxa_written written;
@@ -163,7 +165,7 @@ static int load_one(struct load *load, const struct load_file *file)
     if (code == CHXA_OK)
         add_result(load, file, &written);
     else
-        rc = interrupted ? TOOL_INTERRUPTED : ask_failed(load->tool, file->path, &error);
+        rc = interrupted ? TOOL_INTERRUPTED : ask_failed(load->tool, name_of(file), &error);
     load->progress.label = load->xid;
     free(label);
     return rc;
@@ -329,9 +331,9 @@ static int report(struct load *load, int rc, const char *state)
     text_count(load->rows * 1000 / (uint64_t)(took > 0 ? took : 1), rate, sizeof rate);
     text_bytes(load->body_bytes, size, sizeof size);
     const char *done = strcmp(state, "Prepared") == 0 ? "prepared" : "committed";
-    printf("%s: %s%s%s, %s rows, %s, in %.1f s (%s rows/s)\n", load->xid,
-           tool->colour ? "\033[32m" : "", done, tool->colour ? "\033[0m" : "", rows, size,
-           (double)took / 1000, rate);
+    printf("%s: %s%s%s, %s row%s, %s, in %.1f s (%s rows/s)\n", load->xid,
+           tool->colour ? "\033[32m" : "", done, tool->colour ? "\033[0m" : "", rows,
+           load->rows == 1 ? "" : "s", size, (double)took / 1000, rate);
     if (strcmp(state, "Prepared") == 0)
         printf("    next: chxa commit %s publishes it, chxa rollback %s drops it\n", load->xid,
                load->xid);

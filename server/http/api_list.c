@@ -3,7 +3,8 @@
  * GET /v1/transactions: the list, its filters, its pages.
  *
  * The filter by table needs the writes, which the store's list does not read: the page's records are
- * then read one by one, a few at a time, and those without a write to the table left out.
+ * then read one by one, a few at a time, and those without a write to the table left out; as are those that cannot be
+ * read, of which fsck tells.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -109,7 +110,8 @@ static void one_got(void *arg, const struct store_result *result)
     struct page_get *get = arg;
     struct page *page = get->page;
     const char *name = http_request_param(page->call->request, "table");
-    if (result->code == 0 || result->code == CHXA_E_TXN_NOT_FOUND)
+    if (result->code == 0 || result->code == CHXA_E_TXN_NOT_FOUND ||
+        result->code == CHXA_E_INVALID_RECORD)
         page->is_left_out[get->i] = result->code || !writes_to(result->record, name);
     else
         page->code = result->code;

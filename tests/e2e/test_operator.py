@@ -603,20 +603,24 @@ def test_fsck_is_not_confused_by_work(engine, client, xid):
 def test_a_record_that_cannot_be_read(engine, node, client, xid):
     """One damaged record keeps nobody else from work, and is told."""
     engine.make("t", COLUMNS, DEFINITION)
-    for name in ("a", "bad", "c"):
+    for name in ("a", "bad", "c", "worse"):
         prepared(client, engine, f"{xid}.{name}")
     node.stop()
     database = sqlite3.connect(node.store.removeprefix("sqlite:"))
     with database:
         database.execute("UPDATE txns SET record = '{\"format\": 99}' WHERE xid = ?", [f"{xid}.bad"])
+        database.execute("UPDATE writes SET body = '{\"format\": 99}' WHERE xid = ?", [f"{xid}.worse"])
     database.close()
     node.start()
-    assert listed(client) == ["a", "c"]
-    client.get(f"{xid}.bad").fails("INVALID_RECORD")
+    # Its writes are looked at only where they are asked for.
+    assert listed(client) == ["a", "c", "worse"]
+    assert listed(client, table="t") == ["a", "c"]
+    for name in ("bad", "worse"):
+        client.get(f"{xid}.{name}").fails("INVALID_RECORD")
     found = fsck(client)
-    assert [finding["xid"] for finding in found["unreadable_record"]] == [f"{xid}.bad"]
+    assert [finding["xid"] for finding in found["unreadable_record"]] == [f"{xid}.bad", f"{xid}.worse"]
     for name in ("a", "c"):
         client.commit(f"{xid}.{name}").ok()
     assert engine.count(engine.table("t")) == 4
-    assert {path.split("/")[0] for path in engine.held_parts()} == {f"t-{xid}.bad"}  # left alone
+    assert {path.split("/")[0] for path in engine.held_parts()} == {f"t-{xid}.bad", f"t-{xid}.worse"}  # left alone
     engine.clean_held()
