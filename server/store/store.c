@@ -220,7 +220,7 @@ const char *store_kind(const struct store *store)
 
 /* ---- one request ---- */
 
-static void op_clear_results(struct store_op *op)
+void store_op_clear_results(struct store_op *op)
 {
     chxa_record_clear(&op->ret_record);
     op->ret_has_record = false;
@@ -243,7 +243,7 @@ static void op_clear_results(struct store_op *op)
 
 static void op_free(struct store_op *op)
 {
-    op_clear_results(op);
+    store_op_clear_results(op);
     free(op->xid);
     free(op->text);
     free(op->owner);
@@ -267,7 +267,7 @@ static void op_deliver(struct store_mail *mail)
     assert(op->store->n_ops > 0);
     if (fault_loses(op->end)) {
         op->code = CHXA_E_STORE_UNKNOWN;
-        op_clear_results(op);
+        store_op_clear_results(op);
     }
     metrics_store(kinds[op->kind], op->code, clock_monotonic_us() - op->started_us);
     if (op->commits)
@@ -302,7 +302,7 @@ void store_op_finish(struct store_op *op, int code)
     assert(op->mail.run == NULL); /* exactly once */
     op->code = code;
     if (code != 0 && code != CHXA_E_STORE_CONFLICT)
-        op_clear_results(op);
+        store_op_clear_results(op);
     op->mail.run = op_deliver;
     store_post(op->store, &op->mail);
 }

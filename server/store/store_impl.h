@@ -140,6 +140,8 @@ void store_base_clear(struct store *store);
 /* Any thread. */
 void store_post(struct store *store, struct store_mail *mail);
 void store_op_finish(struct store_op *op, int code);
+/* Forgets what was found for it, so that it can be run again. */
+void store_op_clear_results(struct store_op *op);
 
 /* Loop's thread. The setter of `ready`. */
 void store_emit(struct store *store, enum store_event event, uint64_t epoch, const char *detail);

@@ -2,15 +2,16 @@
  *
  * The embedded store: one SQLite file in WAL mode, synchronous=FULL.
  *
- * Threads: the loop's thread only queues; one writer thread owns the connection, takes everything
- * that waits, runs it inside one transaction (group commit: one fsync for all of it), and posts
- * the results after COMMIT. Reads run in the same order on the same thread, so a request sees what
+ * Threads: the loop's thread only queues; one writer thread owns the connection, takes what waits
+ * (up to BATCH_MAX requests and BATCH_BYTES_MAX of text), runs it inside one transaction (group
+ * commit: one fsync for all of it), and posts the results after COMMIT. Reads run in the same order on the same thread, so a request sees what
  * was answered before it; only lists, which may take long, have a thread of their own
  * (store_sqlite_list.c).
  *
  * Outcomes: a change is known to be done or not, except when COMMIT itself fails (UNKNOWN: the
  * log's last frame may or may not have reached the disk). A request that waited past its deadline
- * is answered UNAVAILABLE and not run.
+ * is answered UNAVAILABLE and not run. Where SQLite fails at one request, nothing of its batch is
+ * done, and each is run again in a transaction of its own.
  *
  * Lock: an open-file-description lock on `<file>.<node>.lock`; the kernel releases it with the
  * process. Unlike flock(2) it can be queried without being taken (store_nodes). The epoch in the
@@ -32,7 +33,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_RETRY_MS 250u
+#define LOCK_RETRY_MS   250u
+#define BATCH_MAX       1000u
+#define BATCH_BYTES_MAX (1024u * 1024) /* one that is larger goes alone */
 
 enum sqlite_stmt_id {
     STMT_BEGIN_READ,
@@ -579,6 +582,35 @@ static void batch_fenced(struct sqlite_store *store, struct store_op *batch, uin
                           (unsigned long long)epoch, (unsigned long long)store->epoch));
 }
 
+/* False: SQLite failed at one of them. */
+static bool batch_apply(struct sqlite_store *store, struct store_op *batch)
+{
+    uint64_t now_ms = clock_monotonic_ms();
+    for (struct store_op *op = batch; op; op = op->next) {
+        bool late = now_ms > op->deadline_ms;
+        op->code = late ? CHXA_E_STORE_UNAVAILABLE : apply_table[op->kind](store, op);
+        if (op->code == SQL_FAILED)
+            return false;
+    }
+    return true;
+}
+
+static void batch_run(struct sqlite_store *store, struct store_op *batch);
+
+/* One of them cannot be run, which must not be the others' loss. */
+static void batch_run_singly(struct sqlite_store *store, struct store_op *batch)
+{
+    if (!sqlite3_get_autocommit(store->db))
+        run_simple(store, STMT_ROLLBACK);
+    while (batch) {
+        struct store_op *next = batch->next;
+        batch->next = NULL;
+        store_op_clear_results(batch);
+        batch_run(store, batch);
+        batch = next;
+    }
+}
+
 static void batch_run(struct sqlite_store *store, struct store_op *batch)
 {
     const int unavailable = CHXA_E_STORE_UNAVAILABLE;
@@ -594,13 +626,12 @@ static void batch_run(struct sqlite_store *store, struct store_op *batch)
         batch_fenced(store, batch, epoch);
         return;
     }
-    uint64_t now_ms = clock_monotonic_ms();
-    for (struct store_op *op = batch; op; op = op->next) {
-        op->code = now_ms > op->deadline_ms ? unavailable : apply_table[op->kind](store, op);
-        if (op->code == SQL_FAILED) {
+    if (!batch_apply(store, batch)) {
+        if (batch->next)
+            batch_run_singly(store, batch);
+        else
             batch_undo(store, batch, unavailable, unavailable);
-            return;
-        }
+        return;
     }
     if (run_simple(store, STMT_COMMIT) != SQLITE_OK) {
         batch_undo(store, batch, CHXA_E_STORE_UNKNOWN, unavailable);
@@ -612,6 +643,26 @@ static void batch_run(struct sqlite_store *store, struct store_op *batch)
         store_op_finish(batch, batch->code);
         batch = next;
     }
+}
+
+/* Under the mutex: what waits, as much as one transaction takes; all: all of it. */
+static struct store_op *batch_take(struct sqlite_store *store, bool all)
+{
+    struct store_op *batch = store->head, *last = NULL;
+    size_t n = 0, bytes = 0;
+    for (struct store_op *op = batch; op; op = op->next) {
+        bytes += op->text_bytes;
+        if (!all && n > 0 && (n == BATCH_MAX || bytes > BATCH_BYTES_MAX))
+            break;
+        last = op;
+        n++;
+    }
+    store->head = last ? last->next : NULL;
+    if (last)
+        last->next = NULL;
+    if (store->head == NULL)
+        store->tail = NULL;
+    return batch;
 }
 
 /* What waits, or NULL at a stop or when it is time to try the lock again. */
@@ -626,8 +677,7 @@ static struct store_op *batch_wait(struct sqlite_store *store, bool *ret_stop)
             break;
         }
     }
-    struct store_op *batch = store->head;
-    store->head = store->tail = NULL;
+    struct store_op *batch = batch_take(store, store->stop);
     *ret_stop = store->stop;
     uv_mutex_unlock(&store->mutex);
     return batch;

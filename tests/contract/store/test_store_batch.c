@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
@@ -237,6 +238,67 @@ START_TEST(sinks_of_changes_at_once)
 }
 END_TEST
 
+static bool exists(struct crowd *crowd, const char *xid)
+{
+    struct lab_answer answer = lab_get(&crowd->lab, crowd->node, xid);
+    ck_assert(answer.code == 0 || answer.code == CHXA_E_TXN_NOT_FOUND);
+    bool there = answer.code == 0;
+    lab_answer_clear(&answer);
+    return there;
+}
+
+static void sql(struct lab *lab, const char *text)
+{
+    sqlite3 *db;
+    ck_assert_int_eq(sqlite3_open(lab->uri + strlen("sqlite:"), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    ck_assert_int_eq(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* SQLite fails at one of them, in the middle of their transaction: the others are done. */
+START_TEST(one_that_fails_is_not_the_loss_of_others)
+{
+    struct crowd crowd;
+    crowd_open(&crowd, LAB_SQLITE, NULL);
+    sql(&crowd.lab, "CREATE TRIGGER bad BEFORE INSERT ON txns WHEN NEW.xid IN ('x30', 'x31', 'x77')"
+                    " BEGIN SELECT RAISE(ABORT, 'bad'); END");
+    ck_assert_int_eq(lab_create(&crowd.lab, crowd.node, &crowd.records[50]), 0);
+    create_all(&crowd, MANY);
+    for (unsigned i = 0; i < MANY; i++) {
+        bool bad = i == 30 || i == 31 || i == 77;
+        ck_assert_int_eq(crowd.answers[i].code, bad       ? CHXA_E_STORE_UNAVAILABLE
+                                                : i == 50 ? CHXA_E_STORE_CONFLICT
+                                                          : 0);
+        ck_assert(crowd.answers[i].has_record == (i == 50));
+        ck_assert(exists(&crowd, crowd.records[i].xid) == !bad);
+    }
+    crowd_close(&crowd);
+}
+END_TEST
+
+/* What is large is not waited for by everybody: a transaction takes 1 MiB, or one change. */
+START_TEST(large_changes_share_no_commit)
+{
+    const unsigned n_writes = 8;
+    struct crowd crowd;
+    crowd_open(&crowd, kind_of(_i), NULL);
+    create_all(&crowd, n_writes);
+    answers_clear(&crowd);
+    commits(&crowd);
+    struct chxa_write write = lab_write(1, 1800); /* about 450 KB */
+    for (unsigned i = 0; i < n_writes; i++)
+        store_add_write(crowd.node->store, crowd.records[i].xid, 0, NULL, &write, lab_answered,
+                        &crowd.answers[i]);
+    wait_all(&crowd, n_writes);
+    for (unsigned i = 0; i < n_writes; i++)
+        ck_assert_int_eq(crowd.answers[i].code, 0);
+    ck_assert_uint_ge(commits(&crowd), n_writes / 2);
+    chxa_write_clear(&write);
+    crowd_close(&crowd);
+}
+END_TEST
+
 /* A page that looks at thousands of records holds up no change that comes behind it. */
 START_TEST(lists_hold_up_no_change)
 {
@@ -275,15 +337,6 @@ END_TEST
 /* ---- lost answers (ZooKeeper) ---- */
 
 #define FEW 40u
-
-static bool exists(struct crowd *crowd, const char *xid)
-{
-    struct lab_answer answer = lab_get(&crowd->lab, crowd->node, xid);
-    ck_assert(answer.code == 0 || answer.code == CHXA_E_TXN_NOT_FOUND);
-    bool there = answer.code == 0;
-    lab_answer_clear(&answer);
-    return there;
-}
 
 /* The server takes what is out, its answers are lost: those are unknown. What waited was not sent,
  * is told so, and never appears. */
@@ -409,6 +462,8 @@ int main(void)
     tcase_add_loop_test(both, sinks_of_changes_at_once, 0, n_kinds);
     tcase_add_loop_test(both, late_ones_are_not_done, 0, n_kinds);
     tcase_add_test(both, lists_hold_up_no_change);
+    tcase_add_test(both, one_that_fails_is_not_the_loss_of_others);
+    tcase_add_loop_test(both, large_changes_share_no_commit, 0, n_kinds);
     tcase_add_loop_test(both, all_are_fenced, 0, n_kinds);
     suite_add_tcase(suite, both);
     if (n_kinds == 2) {
