@@ -123,11 +123,13 @@ void commit_confirm(struct op *op)
     size_t i = 0;
     while (i < commit->n_parts && !is_in_doubt(commit, i))
         i++;
-    if (i == commit->n_parts)
-        op_goto(op, "target");
-    else
+    if (i < commit->n_parts) {
         replica_parts_load(op->coord->client, target->database, target->table,
                            op->coord->config.clickhouse_timeout_ms, commit_confirmed, commit);
+        return;
+    }
+    commit->settled = "target"; /* an earlier try may have ended before it let go of all */
+    op_goto(op, "settle");
 }
 
 /* ---- settle ---- */

@@ -84,8 +84,8 @@ class World:
         if self.life:
             self.life.server.kill()
         for root in self.engine.roots():
-            for path in (root / "chxa").glob("t-*"):
-                shutil.rmtree(path)
+            for path in [*(root / "chxa").glob("t-*"), root / "chxa" / "lost"]:
+                shutil.rmtree(path, ignore_errors=True)
 
     def log(self):
         """The lines that tell what went wrong."""
@@ -325,6 +325,8 @@ def story_fsck(world, fault):
     answer = life.call(lambda c: c.request("GET", "/v1/fsck")).ok()
     # A chxad that died meanwhile has removed the folder when it was started again.
     kinds = {finding["kind"] for finding in answer["findings"]}
+    if fault.startswith("fsck.tables:"):
+        kinds -= {"not_looked_at"}  # it did not get the tables, and says so
     assert kinds == {"missing_part"} | ({"orphan_folder"} if orphan.is_dir() else set()), answer
     taken.rename(part)
     if orphan.is_dir():
@@ -442,7 +444,7 @@ def tell_all(world, story, faults):
             fired += happened
             note(world, story, fault, "passed" if happened else "not visited")
         except (AssertionError, OSError, servers.ServerFailed) as problem:
-            note(world, story, fault, "failed")
+            note(world, story, fault, f"failed: {str(problem).splitlines()[:1]}")
             problems.append(f"\n---- {story} with {fault}: {problem}")
             assert len(problems) < PROBLEMS_MAX, "".join(problems)
             world.end_life()
