@@ -55,44 +55,73 @@ void ch_table_clear(struct ch_table *table)
     for (size_t i = 0; i < table->n_views; i++)
         free(table->views[i]);
     free(table->views);
+    free(table->definition);
     *table = (struct ch_table){0};
+}
+
+void ch_table_copy(const struct ch_table *from, struct ch_table *ret)
+{
+    struct ch_table copy = *from;
+    copy.database = mem_strdup(from->database);
+    copy.table = mem_strdup(from->table);
+    copy.engine = mem_strdup(from->engine);
+    copy.engine_full = mem_strdup(from->engine_full);
+    copy.schema = mem_strdup(from->schema);
+    copy.shape = mem_strdup(from->shape);
+    copy.definition = mem_strdup(from->definition);
+    copy.disks = mem_array(from->n_disks, sizeof *copy.disks);
+    for (size_t i = 0; i < from->n_disks; i++)
+        copy.disks[i] = (struct ch_disk){mem_strdup(from->disks[i].table_path),
+                                         mem_strdup(from->disks[i].root)};
+    copy.views = mem_array(from->n_views, sizeof *copy.views);
+    for (size_t i = 0; i < from->n_views; i++)
+        copy.views[i] = mem_strdup(from->views[i]);
+    *ret = copy;
 }
 
 /* ---- the question ---- */
 
-static void append_where(struct buf *sql, const char *table_column, const struct ch_table *table)
+static void append_where(struct buf *sql, const char *table_column, const char *database,
+                         const char *table)
 {
     buf_puts(sql, " WHERE database = ");
-    sql_string(sql, table->database);
+    sql_string(sql, database);
     buf_printf(sql, " AND %s = ", table_column);
-    sql_string(sql, table->table);
+    sql_string(sql, table);
+}
+
+static void append_views(struct buf *sql, const char *database, const char *table)
+{
+    buf_puts(sql, "SELECT 'views' AS kind, arrayMap((d, t) -> concat(d, '.', t),"
+                  " dependencies_database, dependencies_table) AS texts FROM system.tables");
+    append_where(sql, "name", database, table);
 }
 
 static char *load_sql(const struct ch_caps *caps, const struct ch_table *table)
 {
+    const char *database = table->database, *name = table->table;
     struct buf sql = {0};
     buf_printf(&sql,
                "SELECT 'table' AS kind, [engine, engine_full, %s, partition_key, sorting_key,"
                " primary_key, sampling_key, create_table_query, %s] AS texts FROM system.tables",
                caps->has_uuid ? "toString(uuid)" : "''",
                caps->has_unique_key ? "unique_key" : "''");
-    append_where(&sql, "name", table);
+    append_where(&sql, "name", database, name);
     buf_printf(&sql, " UNION ALL SELECT 'paths', %s FROM system.tables",
                caps->has_data_paths ? "data_paths" : "[data_path]");
-    append_where(&sql, "name", table);
-    buf_puts(&sql, " UNION ALL SELECT 'views', arrayMap((d, t) -> concat(d, '.', t),"
-                   " dependencies_database, dependencies_table) FROM system.tables");
-    append_where(&sql, "name", table);
+    append_where(&sql, "name", database, name);
+    buf_puts(&sql, " UNION ALL ");
+    append_views(&sql, database, name);
     buf_puts(&sql, " UNION ALL SELECT 'column', [name, type, default_kind] FROM system.columns");
-    append_where(&sql, "table", table);
+    append_where(&sql, "table", database, name);
     if (caps->has_disks)
-        buf_printf(&sql, " UNION ALL SELECT 'disk', [path, type, %s, %s] FROM system.disks",
+        buf_printf(&sql, " UNION ALL SELECT 'disk', [path, type, %s, %s, name] FROM system.disks",
                    caps->has_disk_encrypted ? "toString(is_encrypted)" : "'0'",
                    caps->has_disk_cache ? "cache_path" : "''");
     if (caps->has_mutations) {
         buf_puts(&sql, " UNION ALL SELECT 'alter', [concat(command, ', ', mutation_id)]"
                        " FROM system.mutations");
-        append_where(&sql, "table", table);
+        append_where(&sql, "table", database, name);
         buf_puts(&sql, " AND match(command, '^[(]?(DROP|RENAME|MODIFY) COLUMN ')");
     }
     buf_puts(&sql, " FORMAT JSONCompact");
@@ -141,7 +170,13 @@ enum table_text { /* of the row 'table', in the order of load_sql */
                   TABLE_UNIQUE_KEY,
 };
 
-enum disk_text { DISK_PATH, DISK_TYPE, DISK_ENCRYPTED, DISK_CACHE }; /* of a row 'disk' */
+enum disk_text {
+    DISK_PATH,
+    DISK_TYPE,
+    DISK_ENCRYPTED,
+    DISK_CACHE,
+    DISK_NAME
+}; /* of a row 'disk' */
 
 static const struct {
     const char *engine, *advice;
@@ -364,6 +399,30 @@ static int read_disks(struct loading *loading, const json_t *rows)
     return 0;
 }
 
+/* ClickHouse's own path: where the disk that it calls default is, whatever disks the table is on. */
+static char *server_path(const struct loading *loading, const json_t *rows)
+{
+    if (!loading->caps.has_disks)
+        return mem_strdup(loading->table.disks[0].root);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const json_t *disk = json_array_get(row, 1);
+        if (strcmp(text_at(row, 0), "disk") == 0 &&
+            strcmp(text_at(disk, DISK_NAME), "default") == 0)
+            return clean_path(text_at(disk, DISK_PATH));
+    }
+    return NULL;
+}
+
+static void read_definition(struct loading *loading, const json_t *rows)
+{
+    struct ch_table *table = &loading->table;
+    char *path = server_path(loading, rows);
+    if (path)
+        table->definition = table_definition_path(path, table->database, table->table);
+    free(path);
+}
+
 static int refuse_missing(struct loading *loading)
 {
     return error_set(&loading->error, CHXA_E_TARGET_NOT_FOUND, "the table %s.%s does not exist",
@@ -385,7 +444,10 @@ static int read_rows(struct loading *loading, const json_t *rows)
         return refuse_missing(loading);
     read_schema(loading, rows, texts);
     read_views(table, rows);
-    return read_disks(loading, rows);
+    code = read_disks(loading, rows);
+    if (code == 0)
+        read_definition(loading, rows);
+    return code;
 }
 
 /* ---- the way there ---- */
@@ -418,6 +480,7 @@ static void check_disks(uv_work_t *work)
             table->schema = schema;
         }
     }
+    table_stamp_read(table->definition, table->disks[0].table_path, &table->stamp);
 }
 
 static void loading_end(struct loading *loading)
@@ -480,6 +543,56 @@ void ch_table_load(struct ch_client *client, const struct ch_caps *caps, const c
     struct ch_statement statement = {.sql = sql, .timeout_ms = timeout_ms};
     ch_query(client, &statement, table_answered, loading);
     free(sql);
+}
+
+/* ---- views alone ---- */
+
+struct views_loading {
+    ch_views_cb *done;
+    void *arg;
+    char *named; /* database.table, for the error */
+};
+
+static void views_answered(void *arg, const struct ch_answer *answer)
+{
+    struct views_loading *loading = arg;
+    struct ch_table table = {0};
+    struct error error = {0};
+    int code = answer->code;
+    json_t *root = NULL;
+    if (code != 0)
+        error_move(&error, answer->error);
+    else
+        root = json_loadb(answer->body, answer->body_bytes, JSON_ALLOW_NUL, NULL);
+    const json_t *rows = json_object_get(root, "data");
+    if (code == 0 && !json_is_array(rows))
+        code = error_set(&error, CHXA_E_CLICKHOUSE_UNKNOWN,
+                         "ClickHouse's answer about the views of %s is not the JSON asked for",
+                         loading->named);
+    else if (code == 0 && json_array_size(rows) == 0)
+        code = error_set(&error, CHXA_E_TARGET_NOT_FOUND, "the table %s does not exist",
+                         loading->named);
+    else if (code == 0)
+        read_views(&table, rows);
+    loading->done(loading->arg, code, &error, table.views, table.n_views);
+    json_decref(root);
+    ch_table_clear(&table);
+    error_clear(&error);
+    free(loading->named);
+    free(loading);
+}
+
+void ch_table_views_load(struct ch_client *client, const char *database, const char *table,
+                         uint64_t timeout_ms, ch_views_cb *done, void *arg)
+{
+    struct views_loading *loading = mem_alloc(sizeof *loading);
+    *loading = (struct views_loading){done, arg, mem_printf("%s.%s", database, table)};
+    struct buf sql = {0};
+    append_views(&sql, database, table);
+    buf_puts(&sql, " FORMAT JSONCompact");
+    struct ch_statement statement = {.sql = buf_str(&sql), .timeout_ms = timeout_ms};
+    ch_query(client, &statement, views_answered, loading);
+    buf_clear(&sql);
 }
 
 void ch_table_scratch_ddl(const struct ch_table *table, const struct ch_caps *caps,

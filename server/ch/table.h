@@ -10,6 +10,7 @@
 #define CHXA_CH_TABLE_H
 
 #include "ch/ch_http.h"
+#include "ch/table_stamp.h"
 
 struct ch_caps {
     char *version;               /* for the log and the answers only */
@@ -52,11 +53,15 @@ struct ch_table {
     size_t n_disks;
     char **views; /* db.name of each materialized view that reads from it */
     size_t n_views;
+    char *definition; /* absolute path of the file that ClickHouse keeps its definition in; NULL:
+                         not known */
+    struct table_stamp stamp; /* … and of what stood there after ClickHouse had answered */
 };
 
 void ch_caps_clear(struct ch_caps *caps);
 void ch_caps_copy(const struct ch_caps *from, struct ch_caps *ret);
 void ch_table_clear(struct ch_table *table);
+void ch_table_copy(const struct ch_table *from, struct ch_table *ret);
 
 /* Asks the server. Errors as in ch_http.h. ret caps valid during the callback, may be moved out. */
 typedef void ch_caps_cb(void *arg, int code, struct error *error, struct ch_caps *caps);
@@ -72,6 +77,14 @@ void ch_caps_probe(struct ch_client *client, uint64_t timeout_ms, ch_caps_cb *do
 typedef void ch_table_cb(void *arg, int code, struct error *error, struct ch_table *table);
 void ch_table_load(struct ch_client *client, const struct ch_caps *caps, const char *database,
                    const char *table, uint64_t timeout_ms, ch_table_cb *done, void *arg);
+
+/*
+ * Which materialized views read from the table, and nothing else: one small request. ret_views (valid
+ * during the callback): db.name of each. CHXA_E_TARGET_NOT_FOUND, or as in ch_http.h.
+ */
+typedef void ch_views_cb(void *arg, int code, struct error *error, char **views, size_t n_views);
+void ch_table_views_load(struct ch_client *client, const char *database, const char *table,
+                         uint64_t timeout_ms, ch_views_cb *done, void *arg);
 
 /* DDL of an empty scratch table like `table`. Appends to out. Run it with caps->create_params. */
 void ch_table_scratch_ddl(const struct ch_table *table, const struct ch_caps *caps,

@@ -241,6 +241,7 @@ static void commit_quiet(struct op *op)
         op_goto(op, "resolve");
         return;
     }
+    commit->doubted = commit->unsure;
     if (!commit->unsure) {
         op_next(op);
         return;
@@ -335,8 +336,9 @@ static void commit_check(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     const struct chxa_target *target = commit->targets[commit->at];
-    ch_table_load(op->coord->client, &op->coord->caps, target->database, target->table,
-                  op->coord->config.clickhouse_timeout_ms, commit_checked, commit);
+    table_cache_load(op->coord->tables, &op->coord->caps,
+                     commit->doubted ? TABLE_ANEW : TABLE_KNOWN, target->database, target->table,
+                     op->coord->config.clickhouse_timeout_ms, commit_checked, commit);
 }
 
 /* ---- look ---- */

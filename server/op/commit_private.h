@@ -20,6 +20,7 @@ struct commit {
     uint64_t epoch; /* the store's when the record was read: another one, and it may have changed */
     bool replicated; /* the target at `at`: it may destroy what it is given, so it gets clones */
     bool unsure;     /* an ALTER of ours may still run, or ClickHouse may have restarted */
+    bool doubted;    /* it was unsure at "quiet": of the table, too, nothing is believed */
     bool rejected;   /* ClickHouse refused the last ATTACH: op.error says why */
     char *rejection; /* … and what it said, to find the part that it names */
     bool refused;    /* the table does not suit the parts: op.error says why; move them back */

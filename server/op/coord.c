@@ -124,6 +124,8 @@ void coord_new(uv_loop_t *loop, const struct coord_config *config, struct ch_cli
     coord->config.url = mem_strdup(config->url);
     coord->config.database = mem_strdup(config->database);
     coord->client = client;
+    coord->tables = table_cache_new(client);
+    coord->swept_ms = clock_monotonic_ms();
     TAILQ_INIT(&coord->txns);
     TAILQ_INIT(&coord->pumps);
     uv_timer_init(loop, &coord->pump_timer);
@@ -572,6 +574,7 @@ void coord_free(struct coord *coord)
         free(coord->roots[i]);
     free(coord->locks);
     free(coord->roots);
+    table_cache_free(coord->tables);
     ch_caps_clear(&coord->caps);
     free(coord->default_database);
     free(coord->last_begin_sink);

@@ -185,8 +185,11 @@ static void prepare_check(struct op *op)
     struct prepare *prepare = (struct prepare *)op;
     const struct chxa_target *target = prepare->targets[prepare->at];
     prepare->parts = txn_target_parts(op->txn, target, &prepare->n_parts);
-    ch_table_load(op->coord->client, &op->coord->caps, target->database, target->table,
-                  op->coord->config.clickhouse_timeout_ms, prepare_checked, prepare);
+    const struct txn_target *seen = txn_find_target(op->txn, target);
+    table_cache_load(op->coord->tables, &op->coord->caps,
+                     seen && seen->no_views ? TABLE_VIEWS : TABLE_KNOWN, target->database,
+                     target->table, op->coord->config.clickhouse_timeout_ms, prepare_checked,
+                     prepare);
 }
 
 /* What a disk refused to keep is thrown away: the next prepare, after a restart too, must find it gone

@@ -10,6 +10,7 @@
 #define CHXA_OP_TXN_H
 
 #include "ch/held_lock.h"
+#include "ch/table_cache.h"
 #include "core/part_plan.h"
 #include "op/coord.h"
 #include "op/step.h"
@@ -89,6 +90,7 @@ struct coord {
     struct store *store;
     struct ch_client *client;
     struct scratch_pool *pool;
+    struct table_cache *tables;
     struct ch_caps caps;
     char *default_database;
     char **roots; /* every disk's root that the node knows of */

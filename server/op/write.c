@@ -405,9 +405,9 @@ static void write_target(struct op *op)
         use_target(write, known);
         return;
     }
-    ch_table_load(op->coord->client, &op->coord->caps, write->write.target.database,
-                  write->write.target.table, op->coord->config.clickhouse_timeout_ms, target_loaded,
-                  write);
+    table_cache_load(op->coord->tables, &op->coord->caps, TABLE_VIEWS, write->write.target.database,
+                     write->write.target.table, op->coord->config.clickhouse_timeout_ms,
+                     target_loaded, write);
 }
 
 /* ---- scratch ---- */
