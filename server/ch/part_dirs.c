@@ -176,7 +176,7 @@ uint64_t dirs_inode(int dir, const char *name)
     return status.st_ino;
 }
 
-int dirs_each(int dir, dirs_visit *visit, void *arg)
+int dirs_each_inode(int dir, dirs_visit_inode *visit, void *arg)
 {
     DIR *stream = fdopendir(dir);
     if (stream == NULL) {
@@ -193,10 +193,28 @@ int dirs_each(int dir, dirs_visit *visit, void *arg)
             break;
         }
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = visit(arg, dirfd(stream), entry->d_name);
+            result = visit(arg, dirfd(stream), entry->d_name, entry->d_ino);
     }
     closedir(stream);
     return result;
+}
+
+struct visiting {
+    dirs_visit *visit;
+    void *arg;
+};
+
+static int visit_name(void *arg, int dir, const char *name, uint64_t inode)
+{
+    const struct visiting *visiting = arg;
+    (void)inode;
+    return visiting->visit(visiting->arg, dir, name);
+}
+
+int dirs_each(int dir, dirs_visit *visit, void *arg)
+{
+    struct visiting visiting = {visit, arg};
+    return dirs_each_inode(dir, visit_name, &visiting);
 }
 
 static int tree_remove(int dir, const char *name, unsigned depth);

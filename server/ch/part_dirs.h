@@ -73,6 +73,9 @@ uint64_t dirs_birth_ns(int dir, const char *name);
  * closed). 0, what visit returned, or negative errno. */
 typedef int dirs_visit(void *arg, int dir, const char *name);
 int dirs_each(int dir, dirs_visit *visit, void *arg);
+/* The same, with the entry's inode as the folder tells it: on most filesystems what stat says. */
+typedef int dirs_visit_inode(void *arg, int dir, const char *name, uint64_t inode);
+int dirs_each_inode(int dir, dirs_visit_inode *visit, void *arg);
 
 /* Removes name and all beneath; symbolic links are removed, not followed. Missing is fine. 0 or
  * negative errno. */

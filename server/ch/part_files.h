@@ -89,8 +89,8 @@ int part_link(const char *table_path, const char *entry_name, bool old_syntax, c
 
 /* ---- durability ---- */
 
-/* Makes held parts and their folders durable: fsync file by file when they have at most files_max
- * files, else one syncfs per disk. Also the folder of the transaction, the held area and the root.
+/* Makes held parts and their folders durable: one syncfs per disk when they have more than files_max
+ * files or little else waits to be written, else fsync file by file. Also the folder of the transaction, the held area and the root.
  * PARTS_LOST: the disk refused to keep something; a second try may say yes and mean nothing, so the
  * parts must not be used. IO_FAILED: anything else, and nothing is known to be wrong with them.
  * While it runs there is a note, <first number>.syncing; where one is found, of a process that was
@@ -125,9 +125,10 @@ int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_pa
                      char *const *table_paths, char *const *roots, size_t n_disks,
                      struct part_place *ret_places, struct error *error);
 
-/* Creates the marker (durably) if missing; one that says sent says it no more. */
-int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
-              struct error *error);
+/* Creates the markers, durably with fsync (once, not for each), where they are missing; one that says
+ * sent says it no more. */
+int held_mark(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
+              bool fsync, struct error *error);
 /* Before the ALTER is sent: the markers of these parts say so, durably with fsync (once, not for each). All of one
  * root. */
 int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, size_t n, bool fsync,
@@ -135,9 +136,9 @@ int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, s
 /* Removes the marker, of a part that was taken away before it was attached. Missing is fine. */
 int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
                 struct error *error);
-/* Renames held (or its clone) → <table_path>/detached/<name>; never replaces what is there. Needs the
- * marker. */
-int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
+/* Renames each held part (or its clone) → <table_path>/detached/<name>, in order, until one fails; never
+ * replaces what is there. Needs the markers. */
+int held_move_out(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
                   const char *table_path, struct error *error);
 /* Renames detached/<from> back to detached/<part name> (attaching_…, ignored_…). */
 int detached_rename(const char *table_path, const char *from, const struct chxa_part *part,

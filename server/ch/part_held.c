@@ -43,10 +43,14 @@ struct inode_name {
     char *name;
 };
 
+/* What is in a folder, by inode: as the folder tells it, which is one call for all, and costs as much
+ * in a table of ten thousand parts as in one of ten; or looked up one by one (`sure`), where the
+ * folder tells something else (a stacked filesystem). */
 struct inode_list {
     struct inode_name *entries;
     size_t n_entries;
     bool parts_only;
+    bool read, sure;
 };
 
 static void inodes_clear(struct inode_list *list)
@@ -63,12 +67,13 @@ static bool is_part_name(const char *name)
     return part_name_parse(name, false, &parsed) || part_name_parse(name, true, &parsed);
 }
 
-static int inodes_visit(void *arg, int dir, const char *name)
+static int inodes_visit(void *arg, int dir, const char *name, uint64_t inode)
 {
     struct inode_list *list = arg;
     if (list->parts_only && !is_part_name(name))
         return 0;
-    uint64_t inode = dirs_inode(dir, name);
+    if (list->sure)
+        inode = dirs_inode(dir, name);
     if (inode == 0)
         return 0;
     size_t n = list->n_entries;
@@ -86,23 +91,30 @@ static int inode_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Takes dir. 0 or negative errno. */
-static int inodes_read(int dir, struct inode_list *list)
+/* 0 or negative errno. */
+static int inodes_read(int dir, bool sure, struct inode_list *list)
 {
-    int result = dirs_each(dir, inodes_visit, list);
+    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (again < 0)
+        return -errno;
+    bool parts_only = list->parts_only;
+    inodes_clear(list);
+    *list = (struct inode_list){.parts_only = parts_only, .read = true, .sure = sure};
+    int result = dirs_each_inode(again, inodes_visit, list);
     if (result == 0 && list->n_entries > 1)
         qsort(list->entries, list->n_entries, sizeof *list->entries, inode_compare);
     return result;
 }
 
-static const char *inodes_find(const struct inode_list *list, uint64_t inode)
+/* The name of the directory with that inode, or NULL. */
+static const char *inodes_find(int dir, const struct inode_list *list, uint64_t inode)
 {
     struct inode_name key = {.inode = inode};
     if (list->n_entries == 0)
         return NULL;
     const struct inode_name *found =
         bsearch(&key, list->entries, list->n_entries, sizeof key, inode_compare);
-    return found ? found->name : NULL;
+    return found && (list->sure || dirs_inode(dir, found->name) == inode) ? found->name : NULL;
 }
 
 /* An inode number may have been re-used since; the content tells. */
@@ -151,16 +163,6 @@ static int disk_view_open(const char *xid, const char *table_path, const char *r
         view.detached = dirs_open_at(view.table, DETACHED);
         number = view.detached < 0 && view.detached != -ENOENT ? view.detached : 0;
     }
-    /* The table first: while no ALTER of ours runs, a part can only move from it to detached/ (a replica that throws out
-     * what its ZooKeeper does not know), and must not slip past between the two lists. */
-    if (number == 0) {
-        int again = dup(view.table);
-        number = again < 0 ? -errno : inodes_read(again, &view.in_table);
-    }
-    if (number == 0 && view.detached >= 0) {
-        int again = dup(view.detached);
-        number = again < 0 ? -errno : inodes_read(again, &view.in_detached);
-    }
     if (number != 0) {
         disk_view_close(&view);
         return dirs_failed(error, number, "look for parts in", table_path, NULL);
@@ -181,10 +183,40 @@ static bool is_same_directory(int table, const char *name, const struct held_mar
     return (marker->sent && marker->inode == 0) || is_same_content(table, name, part);
 }
 
-static void place_read(const struct disk_view *view, const struct chxa_part *part,
-                       struct part_place *place)
+/* Lists the table, then detached/: while no ALTER of ours runs, a part can only move from the one to the
+ * other (a replica that throws out what its ZooKeeper does not know), and must not slip past between the
+ * two lists. */
+static int disk_view_list(struct disk_view *view, bool sure)
+{
+    int number = inodes_read(view->table, sure, &view->in_table);
+    if (number == 0 && view->detached >= 0)
+        number = inodes_read(view->detached, sure, &view->in_detached);
+    return number;
+}
+
+/* Where a directory is outside the held area. Nothing is listed before somebody is looked for. */
+static int disk_view_find(struct disk_view *view, uint64_t inode, const char **ret_in_table,
+                          const char **ret_in_detached)
+{
+    for (int sure = view->in_table.sure; sure < 2; sure++) {
+        bool is_read = view->in_table.read && view->in_table.sure == (sure == 1);
+        int number = is_read ? 0 : disk_view_list(view, sure == 1);
+        if (number != 0)
+            return number;
+        *ret_in_table = inodes_find(view->table, &view->in_table, inode);
+        *ret_in_detached = inodes_find(view->detached, &view->in_detached, inode);
+        if (*ret_in_table || *ret_in_detached)
+            break;
+    }
+    return 0;
+}
+
+/* 0 or negative errno. */
+static int place_read(struct disk_view *view, const struct chxa_part *part,
+                      struct part_place *place)
 {
     struct held_marker marker = {0};
+    const char *in_table = NULL, *name = NULL;
     if (view->held >= 0) {
         place->held = dirs_inode(view->held, held_part_name(part->number).text) == part->inode;
         place->marker = held_marker_read(view->held, part->number, &marker);
@@ -197,7 +229,11 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
         place->cloned_ms = marker.cloned_ms;
         place->seen = marker.seen[0] ? mem_strdup(marker.seen) : NULL;
     }
-    const char *name = inodes_find(&view->in_detached, place->inode);
+    if (place->kept ? place->out : place->held)
+        return 0; /* a directory is in one place only */
+    int number = disk_view_find(view, place->inode, &in_table, &name);
+    if (number != 0)
+        return number;
     size_t prefix = strlen(ATTACHING_PREFIX);
     if (name && strcmp(name, part->name) == 0)
         place->detached = true;
@@ -206,9 +242,9 @@ static void place_read(const struct disk_view *view, const struct chxa_part *par
         place->attaching = true;
     else if (name && is_same_content(view->detached, name, part))
         place->ignored = mem_strdup(name);
-    name = inodes_find(&view->in_table, place->inode);
-    if (name && is_same_directory(view->table, name, &marker, part))
-        place->active = mem_strdup(name);
+    if (in_table && is_same_directory(view->table, in_table, &marker, part))
+        place->active = mem_strdup(in_table);
+    return 0;
 }
 
 int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
@@ -227,8 +263,9 @@ int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_pa
             if (!open)
                 result = disk_view_open(xid, table_paths[disk], roots[disk], &view, error);
             open = true;
-            if (result == 0)
-                place_read(&view, &parts[i], &places[i]);
+            int number = result == 0 ? place_read(&view, &parts[i], &places[i]) : 0;
+            if (number != 0)
+                result = dirs_failed(error, number, "look for parts in", table_paths[disk], NULL);
         }
         disk_view_close(&view);
     }
@@ -281,29 +318,36 @@ static int component_check(const char *name, struct error *error)
     return 0;
 }
 
-int held_mark(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
-              struct error *error)
+/* 0 or negative errno. */
+static int mark(int held, uint64_t number)
+{
+    struct held_entry_name name = held_marker_name(number);
+    /* Sent at an earlier try, and moved back: that is over. */
+    if (renameat(held, held_sent_name(number).text, held, name.text) != 0 && errno != ENOENT)
+        return -errno;
+    int fd = openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    dirs_close(&fd);
+    return 0;
+}
+
+int held_mark(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
+              bool fsync_it, struct error *error)
 {
     int held = -1;
     int result = held_open(root, xid, &held, error);
     if (result != 0)
         return result;
-    struct held_entry_name name = held_marker_name(part->number);
-    /* Sent at an earlier try, and moved back: that is over. */
     int number = 0;
-    if (renameat(held, held_sent_name(part->number).text, held, name.text) != 0 && errno != ENOENT)
+    for (size_t i = 0; number == 0 && i < n; i++)
+        number = mark(held, parts[i].number);
+    /* Also when they were there: an earlier try may have ended before they were durable. A marker is empty:
+     * its name is all of it. */
+    if (number == 0 && fsync_it && fsync(held) != 0)
         number = -errno;
-    int fd = number == 0
-                 ? openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)
-                 : -1;
-    if (number == 0 && fd < 0)
-        number = -errno;
-    /* Also when it was there: an earlier try may have ended before it was durable. */
-    if (number == 0 && fsync_it && (fsync(fd) != 0 || fsync(held) != 0))
-        number = -errno;
-    dirs_close(&fd);
     dirs_close(&held);
-    return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, name.text);
+    return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, HELD_AREA);
 }
 
 /* 0 or negative errno. */
@@ -397,24 +441,30 @@ static struct held_entry_name handed_name(const struct chxa_part *part,
     return marker->inode ? held_out_name(part->number) : held_part_name(part->number);
 }
 
-int held_move_out(const char *root, const char *xid, const struct chxa_part *part,
+static int move_out(int held, int detached, const struct chxa_part *part, const char *root,
+                    const char *table_path, struct error *error)
+{
+    struct held_marker marker;
+    int result = component_check(part->name, error);
+    if (result != 0)
+        return result;
+    if (!held_marker_read(held, part->number, &marker))
+        return dirs_failed(error, ENOENT, "find the marker of a part under", root,
+                           held_marker_name(part->number).text);
+    struct chxa_part moved = as_handed_out(part, &marker);
+    return part_move(held, handed_name(part, &marker).text, detached, part->name, &moved,
+                     table_path, error);
+}
+
+int held_move_out(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
                   const char *table_path, struct error *error)
 {
     int held = -1, detached = -1;
-    int result = component_check(part->name, error);
-    if (result == 0)
-        result = held_open(root, xid, &held, error);
+    int result = held_open(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
-    struct held_marker marker = {0};
-    if (result == 0 && !held_marker_read(held, part->number, &marker))
-        result = dirs_failed(error, ENOENT, "find the marker of a part under", root,
-                             held_marker_name(part->number).text);
-    if (result == 0) {
-        struct chxa_part moved = as_handed_out(part, &marker);
-        result = part_move(held, handed_name(part, &marker).text, detached, part->name, &moved,
-                           table_path, error);
-    }
+    for (size_t i = 0; result == 0 && i < n; i++)
+        result = move_out(held, detached, &parts[i], root, table_path, error);
     dirs_close(&detached);
     dirs_close(&held);
     return result;

@@ -507,32 +507,43 @@ static void commit_mend(struct op *op)
     op_sent(op);
 }
 
+/* Shallow copies of the batch's parts to be moved that are on that disk. */
+static size_t parts_to_move(const struct commit *commit, size_t disk, struct chxa_part *ret_parts)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < commit->n_batch; i++) {
+        const struct chxa_part *part = &commit->parts[commit->batch[i]];
+        if (part->disk == disk && commit->todo[commit->batch[i]] == PART_MOVE)
+            ret_parts[n++] = *part;
+    }
+    return n;
+}
+
+static int clone_all(const struct commit *commit, const char *root, const struct chxa_part *parts,
+                     size_t n, struct error *error)
+{
+    bool fsync = commit->op.coord->config.fsync;
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < n; i++)
+        code = held_clone(root, commit->xid, &parts[i], fsync, error);
+    return code;
+}
+
 static void mark_work(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     const struct chxa_target *target = commit->targets[commit->at];
-    bool fsync = op->coord->config.fsync;
-    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
-        const struct chxa_part *part = &commit->parts[commit->batch[i]];
-        if (commit->todo[commit->batch[i]] != PART_MOVE)
-            continue;
-        const char *root = target->roots[part->disk];
-        op->work_code = commit->replicated
-                            ? held_clone(root, commit->xid, part, fsync, &op->work_error)
-                            : held_mark(root, commit->xid, part, false, &op->work_error);
+    struct chxa_part *parts = mem_array(commit->n_batch, sizeof *parts);
+    for (size_t disk = 0; op->work_code == 0 && disk < target->n_roots; disk++) {
+        const char *root = target->roots[disk];
+        size_t n = parts_to_move(commit, disk, parts);
+        if (n && commit->replicated)
+            op->work_code = clone_all(commit, root, parts, n, &op->work_error);
+        else if (n)
+            op->work_code =
+                held_mark(root, commit->xid, parts, n, op->coord->config.fsync, &op->work_error);
     }
-    char name[HELD_DIR_BYTES_MAX + 1];
-    held_dir_name(commit->xid, name);
-    for (size_t i = 0; fsync && op->work_code == 0 && i < target->n_roots; i++) {
-        bool used = false;
-        for (size_t j = 0; j < commit->n_batch; j++)
-            used = used || commit->parts[commit->batch[j]].disk == i;
-        if (!used)
-            continue;
-        char *path = mem_printf("%s/chxa/%s", target->roots[i], name);
-        op->work_code = dir_sync(path, &op->work_error);
-        free(path);
-    }
+    free(parts);
 }
 
 static void commit_mark(struct op *op)
@@ -551,12 +562,14 @@ static void move_work(struct op *op)
 {
     struct commit *commit = (struct commit *)op;
     const struct chxa_target *target = commit->targets[commit->at];
-    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
-        const struct chxa_part *part = &commit->parts[commit->batch[i]];
-        if (commit->todo[commit->batch[i]] == PART_MOVE)
-            op->work_code = held_move_out(target->roots[part->disk], commit->xid, part,
-                                          commit->table_paths[part->disk], &op->work_error);
+    struct chxa_part *parts = mem_array(commit->n_batch, sizeof *parts);
+    for (size_t disk = 0; op->work_code == 0 && disk < target->n_roots; disk++) {
+        size_t n = parts_to_move(commit, disk, parts);
+        if (n)
+            op->work_code = held_move_out(target->roots[disk], commit->xid, parts, n,
+                                          commit->table_paths[disk], &op->work_error);
     }
+    free(parts);
 }
 
 static void commit_move(struct op *op)

@@ -74,3 +74,14 @@ int fsync(int fd)
     }
     return (int)syscall(SYS_fsync, fd);
 }
+
+/* While there is an order, the files are asked one by one. */
+int syncfs(int fd)
+{
+    const char *path = getenv("REFUSING_DISK");
+    if (path && access(path, F_OK) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_syncfs, fd);
+}

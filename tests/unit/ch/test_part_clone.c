@@ -113,7 +113,7 @@ START_TEST(test_clone)
     ck_assert_int_eq(held_clone(root, XID, &part, true, &err), 0);
     check_cloned();
     /* Only the clone goes out. */
-    ck_assert_int_eq(held_move_out(root, XID, &part, target, &err), 0);
+    ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), 0);
     struct part_place place = look();
     ck_assert(place.held && place.marker && place.kept && !place.out && place.detached);
     part_place_clear(&place);
@@ -234,7 +234,7 @@ END_TEST
 /* The empty marker of a part that was moved out itself names no clone. */
 START_TEST(test_marker_without_clone)
 {
-    ck_assert_int_eq(held_mark(root, XID, &part, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
     struct part_place place = look();
     ck_assert(place.held && place.marker && !place.kept && !place.out);
     ck_assert_uint_eq(place.inode, part.inode);
@@ -249,7 +249,7 @@ END_TEST
 START_TEST(test_attached_and_let_go)
 {
     clone_ok();
-    ck_assert_int_eq(held_move_out(root, XID, &part, target, &err), 0);
+    ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), 0);
     const char *out = path_of(path_of(target, "detached"), part.name);
     ck_assert_int_eq(rename(out, path_of(target, "all_9_9_0")), 0);
     struct part_place place = look();
@@ -270,7 +270,7 @@ END_TEST
 START_TEST(test_moved_back)
 {
     clone_ok();
-    ck_assert_int_eq(held_move_out(root, XID, &part, target, &err), 0);
+    ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), 0);
     ck_assert_int_eq(held_move_back(root, XID, &part, target, part.name, &err), 0);
     ck_assert(exists(HELD) && !exists(OUT) && !exists(MARKER));
     ck_assert(!exists(path_of(path_of(target, "detached"), part.name)));

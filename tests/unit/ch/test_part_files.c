@@ -322,8 +322,8 @@ START_TEST(test_link_long_xid)
     ck_assert_int_eq(part_link(table, "all_1_1_0", false, root, 0, xid, 5, &part, &err), 0);
     char *const roots[] = {root};
     ck_assert_int_eq(held_sync(xid, roots, 1, &part, 1, 100, &err), 0);
-    ck_assert_int_eq(held_mark(root, xid, &part, true, &err), 0);
-    ck_assert_int_eq(held_move_out(root, xid, &part, target, &err), 0);
+    ck_assert_int_eq(held_mark(root, xid, &part, 1, true, &err), 0);
+    ck_assert_int_eq(held_move_out(root, xid, &part, 1, target, &err), 0);
     ck_assert_int_eq(held_remove(xid, roots, 1, true, &err), 0);
     ck_assert(exists(path_of(target, "detached/all_5_5_0")));
     chxa_part_clear(&part);
@@ -372,16 +372,62 @@ END_TEST
 
 /* This program's own: the disk refuses on demand. */
 static int fsyncs_until_refused = -1; /* -1: never */
+static int asks_until_refused = -1;
+static bool syncfs_refuses;
+static unsigned fsyncs;
 
-int fsync(int fd)
+static int refuse_at(int *until)
 {
-    if (fsyncs_until_refused == 0) {
-        fsyncs_until_refused = -1; /* and says yes the next time, as Linux does */
+    if (*until == 0) {
+        *until = -1; /* and says yes the next time, as Linux does */
         errno = EIO;
         return -1;
     }
-    fsyncs_until_refused -= fsyncs_until_refused > 0;
-    return fdatasync(fd);
+    *until -= *until > 0;
+    return 0;
+}
+
+int fsync(int fd)
+{
+    fsyncs++;
+    return refuse_at(&fsyncs_until_refused) == 0 ? fdatasync(fd) : -1;
+}
+
+int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags)
+{
+    (void)fd, (void)offset, (void)bytes, (void)flags;
+    return refuse_at(&asks_until_refused);
+}
+
+int syncfs(int fd)
+{
+    (void)fd;
+    errno = EIO;
+    return syncfs_refuses ? -1 : 0;
+}
+
+/* Refuses the first, the second, … until none is refused. Returns how many there were. */
+static int sync_refused_each(int *until, size_t files_max, const struct chxa_part *part)
+{
+    char *const roots[] = {root};
+    for (int at = 0; at < 100; at++) {
+        *until = at;
+        int code = held_sync(XID, roots, 1, part, 1, files_max, &err);
+        *until = -1;
+        if (code == 0) {
+            ck_assert(!exists(path_of(root, "chxa/t-" XID "/5.syncing")));
+            return at;
+        }
+        ck_assert_int_eq(code, CHXA_E_PARTS_LOST);
+        ck_assert_ptr_nonnull(strstr(error_message(&err), "roll back and replay"));
+        /* The note that it is not known to be durable stays, and a "yes" is not enough then: the files
+         * must be written anew, and these are not what checksums.txt says. */
+        const char *note = path_of(root, "chxa/t-" XID "/5.syncing");
+        ck_assert(exists(note));
+        ck_assert_int_eq(held_sync(XID, roots, 1, part, 1, files_max, &err), CHXA_E_PARTS_LOST);
+        ck_assert_int_eq(unlink(note), 0);
+    }
+    ck_abort_msg("always refused");
 }
 
 /* Whatever the fsync was about: of a file, of a part's folder, of the folders above. */
@@ -389,27 +435,29 @@ START_TEST(test_sync_that_the_disk_refuses)
 {
     make_part(table, "all_1_1_0", "1");
     struct chxa_part part = link_part("all_1_1_0", 5);
+    syncfs_refuses = true;
+    /* a file, its folder, the transaction's, the area, the root */
+    ck_assert_int_ge(sync_refused_each(&fsyncs_until_refused, 1000, &part), 5);
+    syncfs_refuses = false;
+    chxa_part_clear(&part);
+}
+END_TEST
+
+/* One syncfs (there are more files than 0), and what it was refused the files tell. */
+START_TEST(test_sync_at_once_that_the_disk_refuses)
+{
+    make_part(table, "all_1_1_0", "1");
+    struct chxa_part part = link_part("all_1_1_0", 5);
     char *const roots[] = {root};
-    int refused = 0;
-    for (int at = 0; at < 100; at++) {
-        fsyncs_until_refused = at;
-        int code = held_sync(XID, roots, 1, &part, 1, 1000, &err);
-        if (code == 0)
-            break;
-        ck_assert_int_eq(code, CHXA_E_PARTS_LOST);
-        ck_assert_ptr_nonnull(strstr(error_message(&err), "roll back and replay"));
-        /* The note that it is not known to be durable stays, and a "yes" is not enough then: the files
-         * must be written anew, and these are not what checksums.txt says. */
-        const char *note = path_of(root, "chxa/t-" XID "/5.syncing");
-        ck_assert(exists(note));
-        ck_assert_int_eq(held_sync(XID, roots, 1, &part, 1, 1000, &err), CHXA_E_PARTS_LOST);
-        ck_assert_int_eq(unlink(note), 0);
-        refused++;
-    }
-    ck_assert_int_ge(refused, 5); /* a file, its folder, the transaction's, the area, the root */
-    ck_assert_int_lt(refused, 100);
-    ck_assert(!exists(path_of(root, "chxa/t-" XID "/5.syncing")));
-    fsyncs_until_refused = -1;
+    ck_assert_int_eq(sync_refused_each(&asks_until_refused, 0, &part), 3); /* files of the part */
+    ck_assert_int_eq(sync_refused_each(&fsyncs_until_refused, 0, &part), 1);
+    /* It failed, and not for our files: they are made durable one by one. */
+    syncfs_refuses = true;
+    fsyncs = 0;
+    ck_assert_int_eq(held_sync(XID, roots, 1, &part, 1, 0, &err), 0);
+    ck_assert_uint_ge(fsyncs, 5);
+    ck_assert_int_ge(sync_refused_each(&fsyncs_until_refused, 0, &part), 5);
+    syncfs_refuses = false;
     chxa_part_clear(&part);
 }
 END_TEST
