@@ -188,6 +188,19 @@ void fault_step(const char *operation, const char *step)
     running = operation ? mem_printf("%s.%s", operation, step) : NULL;
 }
 
+char *fault_step_take(void)
+{
+    char *taken = running;
+    running = NULL;
+    return taken;
+}
+
+void fault_step_resume(char *taken)
+{
+    free(running);
+    running = taken;
+}
+
 enum fault_end fault_effect_starts(enum fault_effect effect)
 {
     static const char *const effects[] = {"files", "clickhouse", "store"};

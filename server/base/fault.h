@@ -33,6 +33,7 @@
 #define CHXA_BASE_FAULT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum fault_place { FAULT_BEFORE, FAULT_SENT, FAULT_AFTER };
@@ -62,6 +63,10 @@ static inline bool fault_loses(enum fault_end end)
 uint64_t fault_visit(const char *operation, const char *step, enum fault_place place);
 /* Effects started from here on belong to this step; NULL, NULL: to none. */
 void fault_step(const char *operation, const char *step);
+/* For a step whose effect starts on a later turn: which it is, malloc'd (NULL: none), and effects
+ * belong to none; then to that one again (moved). */
+char *fault_step_take(void);
+void fault_step_resume(char *taken);
 /* An effect starts: how will it end? */
 enum fault_end fault_effect_starts(enum fault_effect effect);
 /* By how much the effect that started last is slow. */
@@ -80,6 +85,14 @@ static inline void fault_step(const char *operation, const char *step)
 {
     (void)operation;
     (void)step;
+}
+static inline char *fault_step_take(void)
+{
+    return NULL;
+}
+static inline void fault_step_resume(char *taken)
+{
+    (void)taken;
 }
 static inline enum fault_end fault_effect_starts(enum fault_effect effect)
 {

@@ -49,22 +49,33 @@ struct listing {
     uint32_t disk;
 };
 
+/* 1, and what tells it from others; 0: there is no such directory; or negative errno. */
+static int entry_read(int dir, const char *name, struct part_entry *ret_entry)
+{
+    struct statx status;
+    if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &status) != 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISDIR(status.stx_mode))
+        return 0;
+    ret_entry->inode = status.stx_ino;
+    ret_entry->birth_ns = 0;
+    if (status.stx_mask & STATX_BTIME)
+        ret_entry->birth_ns =
+            (uint64_t)status.stx_btime.tv_sec * 1000000000u + status.stx_btime.tv_nsec;
+    return 1;
+}
+
 static int listing_visit(void *arg, int dir, const char *name)
 {
     struct listing *listing = arg;
     struct part_name parsed;
-    struct statx status;
     if (!part_name_parse(name, listing->old_syntax, &parsed))
         return 0;
-    if (statx(dir, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &status) != 0)
-        return errno == ENOENT ? 0 : -errno; /* ClickHouse removes outdated parts meanwhile */
-    if (!S_ISDIR(status.stx_mode))
-        return 0;
-    struct part_entry entry = {.inode = status.stx_ino, .disk = listing->disk};
-    if (status.stx_mask & STATX_BTIME)
-        entry.birth_ns = (uint64_t)status.stx_btime.tv_sec * 1000000000u + status.stx_btime.tv_nsec;
-    list_add(listing->list, name, &entry);
-    return 0;
+    struct part_entry entry = {.disk = listing->disk};
+    int there = entry_read(dir, name, &entry); /* ClickHouse removes outdated parts meanwhile */
+    if (there > 0)
+        list_add(listing->list, name, &entry);
+    return there < 0 ? there : 0;
 }
 
 static int entry_compare(const void *left, const void *right)
@@ -178,10 +189,25 @@ bool part_list_overlaps(const struct part_list *before, const struct part_list *
     return false;
 }
 
-bool part_list_covers(const struct part_list *all, const struct part_list *some)
+static bool entry_stands(const struct part_entry *entry, char *const *paths, size_t n_paths)
 {
-    for (size_t i = 0; i < some->n_entries; i++)
-        if (!list_has(all, &some->entries[i]))
+    for (size_t i = 0; i < n_paths; i++) {
+        struct part_entry now = {.disk = (uint32_t)i};
+        int folder = dirs_open(paths[i]);
+        bool there = folder >= 0 && entry_read(folder, entry->name, &now) > 0;
+        dirs_close(&folder);
+        /* On another disk it is the same part, moved there by the storage policy. */
+        if (there && (now.disk != entry->disk ||
+                      (now.inode == entry->inode && now.birth_ns == entry->birth_ns)))
+            return true;
+    }
+    return false;
+}
+
+bool part_list_stands(const struct part_list *list, char *const *paths, size_t n_paths)
+{
+    for (size_t i = 0; i < list->n_entries; i++)
+        if (!entry_stands(&list->entries[i], paths, n_paths))
             return false;
     return true;
 }

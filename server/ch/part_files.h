@@ -73,8 +73,8 @@ void part_list_new(const struct part_list *before, const struct part_list *after
  * of the INSERT. A table gives every INSERT a higher block number. */
 bool part_list_overlaps(const struct part_list *before, const struct part_list *fresh,
                         bool old_syntax);
-/* True when every entry of `some` is in `all` (by name and inode, on whatever disk). */
-bool part_list_covers(const struct part_list *all, const struct part_list *some);
+/* True when every part of the list is still there (by name and inode; or on another disk). */
+bool part_list_stands(const struct part_list *list, char *const *paths, size_t n_paths);
 
 /*
  * Hard-links the files of the part <table_path>/<entry name> into the held directory

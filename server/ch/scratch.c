@@ -271,13 +271,13 @@ static struct entry *entry_lent(struct scratch_pool *pool, struct scratch *scrat
     return entry;
 }
 
-void scratch_release(struct scratch_pool *pool, struct scratch *scratch)
+void scratch_release(struct scratch_pool *pool, struct scratch *scratch, struct part_list *now)
 {
     struct entry *entry = entry_lent(pool, scratch);
     if (pool->closing)
         entry_retire(entry, NULL);
     else
-        entry_prepare(entry);
+        entry_prepare(entry, now);
     scratch_pump(pool);
     scratch_try_close(pool);
 }

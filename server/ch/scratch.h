@@ -8,9 +8,10 @@
  * longer shows that write's query id. No name is ever used again, so an INSERT that comes late
  * finds no table. Nothing in a scratch table has value; at start the whole database is emptied of
  * scratch tables (names begin with "s_"). Tables are shared by all transactions; the pool key is
- * database, table and the target's shape. After each loan the parts are listed again (or the table
- * is truncated, when it holds more than parts_max; an old-syntax table, whose merges cannot be
- * switched off, always), so that lending an idle table asks ClickHouse nothing. Limits: tables_max
+ * database, table and the target's shape. After each loan the parts are known from the borrower, or
+ * listed again (or the table is truncated, when it holds more than parts_max; an old-syntax table,
+ * whose merges cannot be switched off, always), so that lending an idle table asks ClickHouse
+ * nothing. Limits: tables_max
  * in all (an acquire past it waits for a release, at most timeout_ms, then BUSY); a table idle for
  * idle_ms is dropped, and so is the longest idle one when another target needs room.
  *
@@ -65,9 +66,9 @@ typedef void scratch_cb(void *arg, int code, struct error *error, struct scratch
 void scratch_acquire(struct scratch_pool *pool, const struct ch_table *target, scratch_cb *done,
                      void *arg);
 
-/* The INSERT got a definite answer, good or bad. The pool reads the listing again (or truncates)
- * before it lends it. */
-void scratch_release(struct scratch_pool *pool, struct scratch *scratch);
+/* The INSERT got a definite answer, good or bad. now: the table's parts as they were listed after that
+ * answer (moved), or NULL: the pool lists them before it lends the table again. */
+void scratch_release(struct scratch_pool *pool, struct scratch *scratch, struct part_list *now);
 /* The INSERT's outcome is unknown (or it was cancelled, or found no such table): never lent again,
  * dropped when query_id is gone (NULL: nothing of ours runs in it). */
 void scratch_retire(struct scratch_pool *pool, struct scratch *scratch, const char *query_id);

@@ -159,7 +159,7 @@ static void merges_stopped(void *arg, const struct ch_answer *answer)
     if (answer->code != 0)
         log_debug("merges not stopped", "name=%s error=\"%s\"", entry->lent.name,
                   error_message(answer->error));
-    entry_prepare(entry);
+    entry_prepare(entry, NULL);
 }
 
 /* An old-syntax table cannot carry the settings that keep merges off. This lasts until ClickHouse
@@ -197,7 +197,7 @@ static void loaded_self(void *arg, int code, struct error *error, struct ch_tabl
     if (entry->lent.old_syntax)
         merges_stop(entry);
     else
-        entry_prepare(entry);
+        entry_prepare(entry, NULL);
 }
 
 /*
@@ -378,20 +378,13 @@ static bool needs_truncate(const struct entry *entry)
     return n > entry->parts_floor && n - entry->parts_floor > entry->pool->config.parts_max;
 }
 
-static void listed(uv_work_t *work, int status)
+/* entry->listed is what the table holds. */
+static void parts_known(struct entry *entry)
 {
-    struct entry *entry = work->data;
     struct scratch_pool *pool = entry->pool;
-    if (status != 0 && entry->work_code == 0)
-        entry->work_code = error_set(&entry->work_error, CHXA_E_CANCELLED, "stopping");
-    if (entry->work_code != 0) {
-        if (entry->fresh)
-            scratch_fail_waiter(entry->group, pool, &entry->work_error);
-        entry_retire(entry, NULL);
-    } else if (needs_truncate(entry) && !entry->truncated && !pool->closing) {
+    if (needs_truncate(entry) && !entry->truncated && !pool->closing) {
         part_list_clear(&entry->listed);
         truncate_start(entry);
-        return;
     } else if (entry->lent.old_syntax && entry->listed.n_entries > 0) {
         /* A merge could mix what is left into the next write's parts. */
         entry_retire(entry, NULL);
@@ -404,6 +397,21 @@ static void listed(uv_work_t *work, int status)
         entry_set_state(entry, ENTRY_IDLE);
         if (pool->closing && !pool->deadline_passed)
             entry_drop(entry);
+    }
+}
+
+static void listed(uv_work_t *work, int status)
+{
+    struct entry *entry = work->data;
+    struct scratch_pool *pool = entry->pool;
+    if (status != 0 && entry->work_code == 0)
+        entry->work_code = error_set(&entry->work_error, CHXA_E_CANCELLED, "stopping");
+    if (entry->work_code != 0) {
+        if (entry->fresh)
+            scratch_fail_waiter(entry->group, pool, &entry->work_error);
+        entry_retire(entry, NULL);
+    } else {
+        parts_known(entry);
     }
     step_ended(pool);
 }
@@ -419,11 +427,18 @@ static void list_start(struct entry *entry)
     (void)queued;
 }
 
-void entry_prepare(struct entry *entry)
+void entry_prepare(struct entry *entry, struct part_list *now)
 {
     entry_set_state(entry, ENTRY_PREPARING);
     entry->truncated = false;
-    list_start(entry);
+    if (now == NULL) {
+        list_start(entry);
+        return;
+    }
+    part_list_clear(&entry->listed);
+    entry->listed = *now;
+    *now = (struct part_list){0};
+    parts_known(entry);
 }
 
 /* ---- the end ---- */

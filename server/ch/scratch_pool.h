@@ -106,8 +106,8 @@ void scratch_group_release(struct scratch_pool *pool, struct group *group);
 /* A new table for the group, on its way to ENTRY_IDLE. */
 void entry_create(struct scratch_pool *pool, struct group *group);
 void entry_set_state(struct entry *entry, enum entry_state state);
-/* Lists its parts again (and truncates when needed), then ENTRY_IDLE. */
-void entry_prepare(struct entry *entry);
+/* Lists its parts (NULL: they are not known; else moved), truncates when needed, then ENTRY_IDLE. */
+void entry_prepare(struct entry *entry, struct part_list *now);
 /* Never lent again; dropped when query_id (or NULL) is gone. */
 void entry_retire(struct entry *entry, const char *query_id);
 /* DROP TABLE now. */

@@ -7,6 +7,7 @@
 #include "ch/table_cache.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -38,6 +39,7 @@ struct asking {
     ch_table_cb *done;
     void *arg;
     uv_work_t work;
+    char *fault_step;              /* whose question it is, until it is asked */
     char *definition, *table_path; /* of the look */
     struct table_stamp before;     /* zero: there was no look, or nothing to see */
 };
@@ -89,6 +91,7 @@ static void answer(struct asking *asking, int code, struct error *error, struct 
     free(asking->table);
     free(asking->definition);
     free(asking->table_path);
+    free(asking->fault_step);
     free(asking);
 }
 
@@ -173,13 +176,18 @@ static void looked(uv_work_t *work, int status)
 {
     struct asking *asking = work->data;
     const struct known *known = status == 0 && asking->ask != TABLE_ANEW ? find_same(asking) : NULL;
-    if (known == NULL)
-        ask_all(asking);
-    else if (asking->ask == TABLE_VIEWS)
+    if (known && asking->ask == TABLE_KNOWN) {
+        answer_known(asking, known);
+        return;
+    }
+    fault_step_resume(asking->fault_step);
+    asking->fault_step = NULL;
+    if (known)
         ch_table_views_load(asking->cache->client, asking->database, asking->table,
                             asking->timeout_ms, views_loaded, asking);
     else
-        answer_known(asking, known);
+        ask_all(asking);
+    fault_step(NULL, NULL);
 }
 
 void table_cache_load(struct table_cache *cache, const struct ch_caps *caps, enum table_ask ask,
@@ -203,6 +211,7 @@ void table_cache_load(struct table_cache *cache, const struct ch_caps *caps, enu
     }
     asking->definition = mem_strdup(known->table.definition);
     asking->table_path = mem_strdup(known->table.disks[0].table_path);
+    asking->fault_step = fault_step_take();
     asking->work.data = asking;
     int queued = uv_queue_work(ch_client_loop(cache->client), &asking->work, look, looked);
     assert(queued == 0);

@@ -43,8 +43,9 @@ struct coord_write {
     struct error abort; /* code: the body will not come, or the transaction is being rolled back */
     struct txn_target *target;
     struct scratch *scratch;
-    bool retire;    /* the INSERT's outcome is unknown */
-    char *query_id; /* of the INSERT */
+    struct part_list listed; /* its parts after the INSERT, once `link` is through */
+    bool retire;             /* the INSERT's outcome is unknown */
+    char *query_id;          /* of the INSERT */
     struct ch_request *upload;
     bool body_ended, held_back;
     struct hash *hash;
@@ -563,11 +564,9 @@ static int check_linked(const struct coord_write *write, const struct part_list 
                         struct error *error)
 {
     const struct scratch *scratch = write->scratch;
-    struct part_list now = {0};
-    int code = part_list_read(scratch->paths, scratch->n_paths, scratch->old_syntax, &now, error);
-    if (code == 0 && !part_list_covers(&now, fresh))
+    int code = 0;
+    if (!part_list_stands(fresh, scratch->paths, scratch->n_paths))
         code = tampered(write, "emptied", error);
-    part_list_clear(&now);
     /* The other engines may make fewer rows of those that came. */
     bool exact = strcmp(write->target->table.engine, "MergeTree") == 0 && write->rows_told;
     if (code == 0 && exact && write->write.rows != write->rows_written)
@@ -580,11 +579,11 @@ static void link_work(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
     const struct scratch *scratch = write->scratch;
-    struct part_list after = {0}, fresh = {0};
-    op->work_code = part_list_read(scratch->paths, scratch->n_paths, scratch->old_syntax, &after,
+    struct part_list *after = &write->listed, fresh = {0};
+    op->work_code = part_list_read(scratch->paths, scratch->n_paths, scratch->old_syntax, after,
                                    &op->work_error);
     if (op->work_code == 0) {
-        part_list_new(&scratch->before, &after, scratch->old_syntax, &fresh);
+        part_list_new(&scratch->before, after, scratch->old_syntax, &fresh);
         if (part_list_overlaps(&scratch->before, &fresh, scratch->old_syntax))
             op->work_code = tampered(write, "merged parts of", &op->work_error);
         if (op->work_code == 0)
@@ -594,7 +593,6 @@ static void link_work(struct op *op)
         if (op->work_code)
             unlink_parts(write);
     }
-    part_list_clear(&after);
     part_list_clear(&fresh);
 }
 
@@ -680,7 +678,8 @@ static void give_scratch_back(struct coord_write *write)
     if (write->retire)
         scratch_retire(write->op.coord->pool, write->scratch, write->query_id);
     else
-        scratch_release(write->op.coord->pool, write->scratch);
+        scratch_release(write->op.coord->pool, write->scratch,
+                        write->listed.n_entries ? &write->listed : NULL);
     write->scratch = NULL;
 }
 
@@ -732,6 +731,7 @@ static void write_release(struct op *op)
         mem_free_text(write->settings[i].value);
     }
     free(write->settings);
+    part_list_clear(&write->listed);
     chxa_write_clear(&write->write);
     insert_head_clear(&write->head);
     hash_free(write->hash);

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a transaction costs in counts, which no busy machine changes: statements and store operations.
+"""What a transaction costs in counts, which no busy machine changes: statements, store operations, system calls.
 
 A node that has seen the table before is measured, as it is in life: the scratch table is there, and the table's
 definition is known and was not touched for a while. A count that falls is written down here as the new bound.
 """
 import collections
 import re
+import shutil
+import signal
+import subprocess
 import time
 
 import pytest
+from rest import Client
 
 COLUMNS = "day Date, key UInt32, value String"
 DEFINITION = "ENGINE = MergeTree PARTITION BY tuple() ORDER BY key"
@@ -37,13 +41,17 @@ def transaction(client, table, xid, writes):
     assert client.commit(xid).ok()["state"] == "Committed"
 
 
-@pytest.fixture
-def warm_table(engine, client, xid):
+def make_warm(engine, client, xid):
     """A table that the node knows; and its scratch table has been used."""
     table = engine.make("t", COLUMNS, DEFINITION)
     time.sleep(SETTLED_SECONDS)
     transaction(client, table, f"{xid}:first", 2)
     return table
+
+
+@pytest.fixture
+def warm_table(engine, client, xid):
+    return make_warm(engine, client, xid)
 
 
 def least(client, name, work):
@@ -87,3 +95,61 @@ def test_store_operations(client, xid, warm_table, writes):
     done = counters(client, "store_operations_total") - before
     # cas: Prepared, Committing, Committed.
     assert done == {"create": 1, "add_write": writes, "cas": 3}
+
+
+# ---- system calls ----
+
+# Kind: names; at most so many in a transaction of one write of one part; and for each write more.
+KINDS = {
+    "sync": (("fsync", "fdatasync", "syncfs"), 11, 1.2),
+    "rename": (("rename", "renameat", "renameat2"), 3, 3),
+    "link": (("link", "linkat"), 10, 10),
+    "mkdir": (("mkdir", "mkdirat"), 2, 1),
+    "unlink": (("unlink", "unlinkat", "rmdir"), 5, 2.2),
+    "list": (("getdents64",), 14, 6.2),
+    "open": (("open", "openat"), 68, 27),
+    "stat": (("stat", "lstat", "fstat", "newfstatat", "statx"), 50, 47),
+    # With the loop's and the threads' own, whose number a busy machine changes a little.
+    "all": (None, 650, 240),
+}
+
+
+def counted(node, work):
+    """System calls of the node while work() runs, by kind."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    path = node.folder / "strace.txt"
+    command = ["strace", "-f", "-c", "-U", "name,calls", "-o", path, "-p", str(node.process.pid)]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    said = tracer.stderr.readline()
+    if "attached" not in said:
+        tracer.kill()
+        tracer.wait()
+        pytest.skip(f"system calls cannot be traced here: {said.strip()}")
+    work()
+    tracer.send_signal(signal.SIGINT)
+    tracer.communicate()
+    calls = {name: int(number) for name, number in re.findall(r"^(\w+)\s+(\d+)$", path.read_text(), re.M)}
+    calls.pop("total")
+    return {
+        kind: sum(calls.values() if names is None else (calls.get(name, 0) for name in names))
+        for kind, (names, _, _) in KINDS.items()
+    }
+
+
+@pytest.mark.parametrize("store_name", ("sqlite",))
+def test_system_calls(engine, store_name, start_node, xid):
+    """Of a transaction of one write, and of each write more."""
+    # 0: how much waits to be written on this machine does not matter.
+    node = start_node(engine, store_name, sync_files_max=0)
+    client = Client(node.url)
+    table = make_warm(engine, client, xid)
+    one = counted(node, lambda: transaction(client, table, f"{xid}:1", 1))
+    many = counted(node, lambda: transaction(client, table, f"{xid}:2", 1 + WRITES))
+    each = {kind: (many[kind] - one[kind]) / WRITES for kind in KINDS}
+    too_many = {
+        kind: (one[kind], each[kind])
+        for kind, (_, one_max, each_max) in KINDS.items()
+        if one[kind] > one_max or each[kind] > each_max
+    }
+    assert not too_many, f"{too_many}; a transaction of one write: {one}; each write more: {each}"

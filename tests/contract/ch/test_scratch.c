@@ -272,7 +272,7 @@ START_TEST(test_whole_way)
             sleep_ms(6000); /* a TTL merge would have come by now */
         struct held held = link_all(scratch, &target);
         ck_assert_uint_gt(held.n, 0);
-        scratch_release(pool, scratch);
+        scratch_release(pool, scratch, NULL);
         ck_assert_msg(held_sync(XID, paths.roots, target.n_disks, held.parts, held.n,
                                 write ? 0 : 100000, &error) == 0,
                       "%s", error_message(&error));
@@ -348,7 +348,7 @@ START_TEST(test_reuse)
     struct scratch *first = acquire(&target);
     char *name = mem_strdup(first->name);
     insert(first, "", NUMBERS); /* several parts: past parts_max */
-    scratch_release(pool, first);
+    scratch_release(pool, first, NULL);
     sleep_ms(300);
     ck_assert_uint_eq(stats().idle, 1);
     ck_assert_uint_eq(stats().truncated, 1);
@@ -357,7 +357,7 @@ START_TEST(test_reuse)
     ck_assert_str_eq(sum_of(POOL_DATABASE, name), "0\n");
     /* What one write leaves is not the next one's. */
     insert(second, "", "SELECT toDate('2024-01-01'), 1, 1");
-    scratch_release(pool, second);
+    scratch_release(pool, second, NULL);
     struct scratch *third = acquire(&target);
     ck_assert_str_eq(third->name, name);
     struct part_list fresh = {0};
@@ -365,14 +365,14 @@ START_TEST(test_reuse)
     insert(third, "", "SELECT toDate('2024-01-01'), 1, 1"); /* the same block again */
     ck_assert_uint_eq(inserts_since(third, &fresh), 1);
     part_list_clear(&fresh);
-    scratch_release(pool, third);
+    scratch_release(pool, third, NULL);
     ck_assert_uint_eq(stats().created, 1);
     /* An altered default is another shape: never the old table. */
     lab_sql("ALTER TABLE " LAB_DATABASE ".t MODIFY COLUMN v DEFAULT 9");
     struct ch_table altered = lab_load_fine(LAB_DATABASE, "t");
     struct scratch *fourth = acquire(&altered);
     ck_assert_str_ne(fourth->name, name);
-    scratch_release(pool, fourth);
+    scratch_release(pool, fourth, NULL);
     ck_assert_uint_eq(stats().created, 2);
     pool_shut();
     ck_assert_uint_eq(tables_there(), 0);
@@ -394,7 +394,7 @@ START_TEST(test_old_syntax_is_empty)
         ck_assert_uint_eq(scratch->before.n_entries, 0);
         ck_assert_str_eq(sum_of(POOL_DATABASE, scratch->name), "0\n");
         insert(scratch, "", NUMBERS);
-        scratch_release(pool, scratch);
+        scratch_release(pool, scratch, NULL);
         sleep_ms(100);
     }
     ck_assert_uint_ge(stats().truncated, 3);
@@ -414,12 +414,12 @@ START_TEST(test_waiting)
     sleep_ms(100);
     ck_assert(!third.done && !fourth.done);
     ck_assert_uint_eq(stats().waiting, 2);
-    scratch_release(pool, first);
+    scratch_release(pool, first, NULL);
     wait_for(&third.done);
     ck_assert_msg(third.code == 0, "%s", third.message);
     ck_assert_str_eq(third.scratch->name, first->name);
     /* Another target needs the room of an idle table. */
-    scratch_release(pool, second);
+    scratch_release(pool, second, NULL);
     sleep_ms(400);
     if (!fourth.done)
         wait_for(&fourth.done);
@@ -430,8 +430,8 @@ START_TEST(test_waiting)
     wait_for(&fifth.done);
     ck_assert_int_eq(fifth.code, CHXA_E_BUSY);
     ck_assert_uint_eq(stats().waiting, 0);
-    scratch_release(pool, third.scratch);
-    scratch_release(pool, fourth.scratch);
+    scratch_release(pool, third.scratch, NULL);
+    scratch_release(pool, fourth.scratch, NULL);
     free(third.message);
     free(fourth.message);
     free(fifth.message);
@@ -444,7 +444,7 @@ START_TEST(test_idle_dropped)
 {
     pool_open(4, 300, 100, LAB_TIMEOUT_MS);
     struct ch_table target = plain_target("t");
-    scratch_release(pool, acquire(&target));
+    scratch_release(pool, acquire(&target), NULL);
     sleep_ms(1200);
     ck_assert_uint_eq(stats().idle, 0);
     ck_assert_uint_eq(stats().dropped, 1);
@@ -485,7 +485,7 @@ START_TEST(test_retire)
     /* Others go on meanwhile, with another table. */
     struct scratch *next = acquire(&target);
     ck_assert_str_ne(next->name, name);
-    scratch_release(pool, next);
+    scratch_release(pool, next, NULL);
     wait_for(&done);
     sleep_ms(3500);
     ck_assert_uint_eq(stats().retired, 0);
@@ -502,14 +502,14 @@ START_TEST(test_dropped_behind_our_back)
     pool_open(4, 60000, 100, LAB_TIMEOUT_MS);
     struct ch_table target = plain_target("t");
     struct scratch *scratch = acquire(&target);
-    scratch_release(pool, scratch);
+    scratch_release(pool, scratch, NULL);
     sleep_ms(200);
     lab_sql("DROP DATABASE " POOL_DATABASE);
     struct scratch *again = acquire(&target); /* asks nobody, so it cannot know */
     scratch_retire(pool, again, NULL);        /* the INSERT was answered with code 60 */
     struct scratch *fresh = acquire(&target);
     insert(fresh, "", NUMBERS);
-    scratch_release(pool, fresh);
+    scratch_release(pool, fresh, NULL);
     sleep_ms(600);
     ck_assert_uint_eq(stats().retired, 0);
     ck_assert_uint_eq(tables_there(), 1);
@@ -517,10 +517,10 @@ START_TEST(test_dropped_behind_our_back)
     struct scratch *lent = acquire(&target);
     lab_sql("DROP TABLE " POOL_DATABASE ".%s%s", lent->name, lab_is_new() ? " SYNC" : "");
     char *name = mem_strdup(lent->name);
-    scratch_release(pool, lent);
+    scratch_release(pool, lent, NULL);
     struct scratch *last = acquire(&target);
     ck_assert_str_ne(last->name, name);
-    scratch_release(pool, last);
+    scratch_release(pool, last, NULL);
     free(name);
     ch_table_clear(&target);
 }
@@ -545,7 +545,7 @@ START_TEST(test_create_fails)
     lab_sql("ALTER TABLE " LAB_DATABASE ".t ADD COLUMN z UInt64 DEFAULT 5");
     struct scratch *altered = acquire(&target);
     insert(altered, "(d, k, z)", "SELECT toDate('2024-01-01'), 1, 1");
-    scratch_release(pool, altered);
+    scratch_release(pool, altered, NULL);
     lab_sql("ALTER TABLE " LAB_DATABASE ".t MODIFY COLUMN v String");
     expect_acquire_fails(&target, CHXA_E_SCHEMA_CHANGED, "column v");
     /* Dropped. */
@@ -580,7 +580,7 @@ START_TEST(test_start_drops_leftovers)
     scratch_pool_start(pool, &lab_caps, started, NULL);
     lab_wait();
     insert(scratch, "", NUMBERS);
-    scratch_release(pool, scratch);
+    scratch_release(pool, scratch, NULL);
     ch_table_clear(&target);
 }
 END_TEST
@@ -601,7 +601,7 @@ START_TEST(test_close)
     ck_assert_int_eq(waiting[0].code, CHXA_E_CANCELLED);
     ck_assert_int_eq(waiting[1].code, CHXA_E_CANCELLED);
     ck_assert(lab_waiting);
-    scratch_release(pool, lent);
+    scratch_release(pool, lent, NULL);
     lab_wait();
     pool = NULL;
     ck_assert_uint_eq(tables_there(), 0);

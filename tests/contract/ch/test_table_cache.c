@@ -166,5 +166,5 @@ int main(void)
     tcase_add_test(cached, test_young);
     tcase_add_loop_test(cached, test_changes, 0, CHANGES);
     suite_add_tcase(suite, cached);
-    return lab_run_suite(suite);
+    return suite_run(suite);
 }

@@ -96,8 +96,15 @@ START_TEST(test_list_tampered)
     part_list_new(&before, &after, false, &fresh);
     ck_assert_uint_eq(fresh.n_entries, 1);
     ck_assert(!part_list_overlaps(&before, &fresh, false)); /* of this INSERT's own blocks */
-    ck_assert(part_list_covers(&after, &fresh));
-    ck_assert(!part_list_covers(&before, &fresh));
+    ck_assert(part_list_stands(&fresh, paths, 1));
+    char *const elsewhere[] = {base, table};
+    ck_assert(part_list_stands(&fresh, elsewhere, 2)); /* as if it had been moved there */
+    ck_assert(!part_list_stands(&fresh, elsewhere, 1));
+    fresh.entries[0].inode++; /* another one under its name */
+    ck_assert(!part_list_stands(&fresh, paths, 1));
+    fresh.entries[0].inode--;
+    fresh.entries[0].birth_ns++;
+    ck_assert(!part_list_stands(&fresh, paths, 1));
     part_list_clear(&fresh);
     make_part(table, "all_1_4_2", "4");
     ck_assert_int_eq(part_list_read(paths, 1, false, &later, &err), 0);
@@ -106,7 +113,7 @@ START_TEST(test_list_tampered)
     ck_assert(part_list_overlaps(&before, &fresh, false));
     struct part_list none = {0};
     ck_assert(!part_list_overlaps(&none, &fresh, false));
-    ck_assert(part_list_covers(&none, &none));
+    ck_assert(part_list_stands(&none, paths, 1));
     part_list_clear(&before);
     part_list_clear(&after);
     part_list_clear(&fresh);

@@ -349,13 +349,13 @@ START_TEST(test_fine)
     struct result first = acquire();
     ck_assert_msg(first.code == 0, "%s", first.message);
     ck_assert_uint_eq(first.scratch->n_paths, 1);
-    scratch_release(pool, first.scratch);
+    scratch_release(pool, first.scratch, NULL);
     run_ms(50);
     buf_clear(&seen);
     struct result second = acquire();
     ck_assert_ptr_eq(second.scratch, first.scratch);
     ck_assert_str_eq(buf_str(&seen), ""); /* an idle table costs no request */
-    scratch_release(pool, second.scratch);
+    scratch_release(pool, second.scratch, NULL);
     pool_shut(1000);
     ck_assert_uint_eq(times_seen("DROP TABLE IF EXISTS"), 1);
 }
@@ -383,7 +383,7 @@ START_TEST(test_create_lost)
     char *create = mem_printf("CREATE TABLE `chxa`.`%s`", fine.scratch->name);
     ck_assert_uint_eq(times_seen(create), 1);
     free(create);
-    scratch_release(pool, fine.scratch);
+    scratch_release(pool, fine.scratch, NULL);
 }
 END_TEST
 
@@ -418,7 +418,7 @@ START_TEST(test_create_refused)
     ck_assert_uint_eq(stats().retired, 0);
     struct result fine = acquire();
     ck_assert_int_eq(fine.code, 0);
-    scratch_release(pool, fine.scratch);
+    scratch_release(pool, fine.scratch, NULL);
 }
 END_TEST
 
@@ -477,7 +477,7 @@ START_TEST(test_start_fails)
     ck_assert_uint_eq(times_seen("s_other"), 0);
     struct result fine = acquire();
     ck_assert_int_eq(fine.code, 0);
-    scratch_release(pool, fine.scratch);
+    scratch_release(pool, fine.scratch, NULL);
 }
 END_TEST
 
@@ -493,7 +493,7 @@ START_TEST(test_nobody_there)
     if (failed.code == CHXA_E_CLICKHOUSE_UNKNOWN) /* that table takes the room until it is gone */
         ck_assert_int_eq(acquire().code, CHXA_E_BUSY);
     /* What is there is still lent: its listing needs no ClickHouse. */
-    scratch_release(pool, lent.scratch);
+    scratch_release(pool, lent.scratch, NULL);
     run_ms(50);
     struct result again = acquire();
     ck_assert_int_eq(again.code, 0);
@@ -512,7 +512,7 @@ START_TEST(test_close_in_the_middle)
     struct result result = {0};
     if (_i == 3) {
         result = acquire();
-        scratch_release(pool, result.scratch);
+        scratch_release(pool, result.scratch, NULL);
         run_ms(20);
     }
     rule(text, HANG, 0, "");

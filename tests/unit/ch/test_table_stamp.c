@@ -5,6 +5,7 @@
 #include "ch/table_stamp.h"
 
 #include "base/mem.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -13,12 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
+static char folder[] = "/tmp/chxa-stamp-XXXXXX";
 static char *path, *next;
 
 static void setup(void)
 {
-    strncpy(folder, "/tmp/chxa-stamp-XXXXXX", sizeof folder - 1);
     ck_assert_ptr_nonnull(mkdtemp(folder));
     path = mem_printf("%s/t.sql", folder);
     next = mem_printf("%s/t.sql.tmp", folder);
@@ -120,9 +120,5 @@ int main(void)
     tcase_add_test(stamps, test_there_and_back);
     tcase_add_test(stamps, test_settled);
     suite_add_tcase(suite, stamps);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(suite);
 }
