@@ -103,8 +103,10 @@ def stream(lab, engine, store, size):
         for writers in size.pick(smoke=(2,), short=(1, 16), full=(1, 4, 16)):
             batches = size.pick(smoke=3, short=100, full=300) // (1 if writers < 16 else 2)
             load_size = dict(writers=writers, batches=batches, rows=rows)
-            label = f"{writers} writers, {rows} rows a batch"
+            label, series = f"{writers} writers, {rows} rows a batch", f"{rows} rows a batch"
             ours = lambda s=load_size: sides.stream(**s)
-            yield Cell("stream-plain", engine, store, label, writers, ours, lambda s=load_size: sides.direct(**s))
+            yield Cell("stream-plain", engine, store, label, writers, ours, lambda s=load_size: sides.direct(**s),
+                       series=series)  # fmt: skip
             if engine != "18":
-                yield Cell("stream-async", engine, store, label, writers, ours, lambda s=load_size: sides.async_insert(**s))
+                yield Cell("stream-async", engine, store, label, writers, ours, lambda s=load_size: sides.async_insert(**s),
+                           series=series)  # fmt: skip

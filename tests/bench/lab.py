@@ -61,10 +61,12 @@ class Lab:
 
     def node(self, engine, store, fresh=False, **options):
         """The one that the comparisons share, or a new one. A ClickHouse has one chxad: another is stopped first."""
-        key = f"chxad {engine}"
-        if key in self.running and (fresh or not self.running[key].store.startswith(store)):
+        key, wanted = f"chxad {engine}", (store, options)
+        if key in self.running and (fresh or self.running[key].wanted != wanted):
             self.running.pop(key).stop()
-        return self._once(key, lambda: self.make_node(engine, store, **options))
+        node = self._once(key, lambda: self.make_node(engine, store, **options))
+        node.wanted = wanted
+        return node
 
     def cpu_seconds(self):
         """What the servers have used so far."""

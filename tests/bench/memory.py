@@ -93,7 +93,7 @@ def memory(lab, engine, store, size):
     each = dict(unit="bytes", reach=4096, more=False)
 
     def cell(case, label, ours, theirs=None, **more):
-        return Cell(case, engine, store, label, 1, ours, theirs, **more)
+        return Cell(case, engine, store, label, 1, ours, theirs, processor=False, **more)
 
     count = crowd.transactions * WRITERS
     yield cell("memory-open", f"{count} open, each", crowd.open_bytes, **each)

@@ -17,9 +17,9 @@ class Commits:
         self.times = times
         self.clickhouse = lab.clickhouse(engine)
         self.node = lab.node(engine, store)
-        self.table = lab.table(engine, settings=NO_MERGES)
+        self.table = lab.table(engine, settings=f"{MANY_PARTS}, {NO_MERGES}")
         # The parts that the ALTERs attach: made once, detached again after each round.
-        self.raw = lab.table(engine, settings=NO_MERGES)
+        self.raw = lab.table(engine, settings=f"{MANY_PARTS}, {NO_MERGES}")
         load("direct", self.clickhouse.url, self.raw.insert(), batches=parts * times, rows=ROWS)
 
     def ours(self):
@@ -46,9 +46,9 @@ class Commits:
 def commit(lab, engine, store, size):
     """Commit of 1, 10, 100 and 1000 parts against one raw ALTER with the same ATTACHes."""
     for parts in size.pick(smoke=(10,), short=(1, 10, 100, 1000), full=(1, 10, 100, 1000)):
-        sides = Commits(lab, engine, store, parts, times=max(1, size.pick(smoke=10, short=200, full=400) // parts))
+        sides = Commits(lab, engine, store, parts, times=max(1, size.pick(smoke=20, short=200, full=400) // parts))
         yield Cell("commit", engine, store, f"{parts} parts", parts, sides.ours, sides.theirs, unit="ms",
-                   reach=1.2 if parts == 100 else None, more=False)  # fmt: skip
+                   reach=1.2 if parts == 100 else None, more=False, processor=False)  # fmt: skip
 
 
 MB = 1_000_000

@@ -30,6 +30,8 @@ class Cell:
     unit: str = "rows/s"
     reach: float = None
     more: bool = True
+    series: str = ""  # of the plot, where a case has several
+    processor: bool = True  # all work of both sides is the servers', and nothing but it is in a run
     pairs: list = dataclasses.field(default_factory=list)
     cpu: list = dataclasses.field(default_factory=list)
     loads: list = dataclasses.field(default_factory=list)
@@ -52,7 +54,9 @@ class Cell:
     @property
     def cpu_ratios(self):
         """Processor time of all servers, which other programs disturb little."""
-        return [one / other for one, other in self.cpu if self.theirs and one > 0.05 and other > 0.05]
+        if self.theirs is None or not self.processor:
+            return []
+        return [one / other for one, other in self.cpu if one > 0.05 and other > 0.05]
 
     @property
     def median(self):
@@ -78,6 +82,7 @@ class Cell:
         lower, upper = self.spread
         return {
             "case": self.case, "engine": self.engine, "store": self.store, "label": self.label, "x": self.x,
+            "series": self.series,
             "unit": self.unit, "ratio": self.theirs is not None, "median": self.median, "lower": lower, "upper": upper,
             "reach": self.reach, "more": self.more, "verdict": self.verdict,
             "ours": [pair[0] for pair in self.pairs],

@@ -23,4 +23,4 @@ def empty(lab, engine, store, size):
             return raw.get("grouped_per_s", raw["changes_per_s"]) / CHANGES
 
         yield Cell("empty", engine, store, f"{writers} at once", writers, ours, theirs, unit="transactions/s",
-                   reach=0.8 if (store, writers) == ("zookeeper", 64) else None)  # fmt: skip
+                   reach=0.8 if (store, writers) == ("zookeeper", 64) else None, processor=False)  # fmt: skip
