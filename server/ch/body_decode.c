@@ -34,7 +34,10 @@ struct body_decoder {
         BrotliDecoderState *br;
         struct native_block *native;
     } state;
-    bool raw;      /* deflate without zlib's wrapping */
+    bool raw;       /* deflate without zlib's wrapping */
+    bool told;      /* deflate: its first two bytes have said whether it is raw */
+    bool has_first; /* deflate: the first byte came alone; it goes in front of the next input */
+    char first;
     bool finished; /* br: the one stream is over */
 };
 
@@ -126,6 +129,22 @@ static const char *gzip_step(struct body_decoder *decoder, char *to, size_t room
     return result == Z_OK || result == Z_BUF_ERROR ? NULL : "no sound gzip member";
 }
 
+/* Is this zlib's header (RFC 1950)? No encoder's bare stream begins like it: the bits that padding leaves are set. */
+static bool is_zlib_header(const unsigned char *two)
+{
+    return (two[0] & 0x0f) == Z_DEFLATED && two[0] >> 4 <= MAX_WBITS - 8 &&
+           (two[0] * 256 + two[1]) % 31 == 0;
+}
+
+/* Two bytes tell a bare stream from a wrapped one. */
+static void deflate_tell(struct body_decoder *decoder)
+{
+    decoder->told = true;
+    decoder->raw = !is_zlib_header((const unsigned char *)left(decoder));
+    if (decoder->raw)
+        inflateReset2(decoder->state.zlib, -MAX_WBITS);
+}
+
 static const char *deflate_step(struct body_decoder *decoder, char *to, size_t room,
                                 size_t *ret_len)
 {
@@ -133,17 +152,18 @@ static const char *deflate_step(struct body_decoder *decoder, char *to, size_t r
         return left_len(decoder) ? "bytes behind the end of the deflate stream" : NULL;
     if (left_len(decoder) == 0 && !decoder->begun)
         return NULL;
-    bool first = !decoder->begun;
-    size_t at = decoder->at;
     decoder->begun = true;
-    int result = zlib_inflate(decoder, to, room, ret_len);
-    if (result == Z_DATA_ERROR && first && !decoder->raw) {
-        /* no zlib header: the same bytes as a bare stream */
-        decoder->raw = true;
-        decoder->at = at;
-        inflateReset2(decoder->state.zlib, -MAX_WBITS);
-        result = zlib_inflate(decoder, to, room, ret_len);
+    if (!decoder->told && left_len(decoder) < 2) {
+        if (left_len(decoder) == 1) {
+            decoder->has_first = true;
+            decoder->first = *left(decoder);
+            decoder->at++;
+        }
+        return NULL;
     }
+    if (!decoder->told)
+        deflate_tell(decoder);
+    int result = zlib_inflate(decoder, to, room, ret_len);
     if (result == Z_STREAM_END) {
         decoder->finished = true;
         decoder->begun = false;
@@ -319,10 +339,14 @@ void body_decoder_free(struct body_decoder *decoder)
 void body_decoder_put(struct body_decoder *decoder, const void *data, size_t len)
 {
     assert(left_len(decoder) == 0);
-    decoder->input = mem_realloc(decoder->input, len + 1);
-    memcpy(decoder->input, data, len);
-    decoder->input_len = len;
+    size_t before = decoder->has_first;
+    decoder->input = mem_realloc(decoder->input, before + len + 1);
+    if (before)
+        decoder->input[0] = decoder->first;
+    memcpy(decoder->input + before, data, len);
+    decoder->input_len = before + len;
     decoder->at = 0;
+    decoder->has_first = false;
 }
 
 int body_decoder_take(struct body_decoder *decoder, void *to, size_t room, size_t *ret_len,

@@ -301,9 +301,16 @@ END_TEST
 START_TEST(deflate_without_its_wrapping)
 {
     struct buf body = {0}, out = {0};
+    static const size_t steps[] = {1, 2, 3, 4096, 1 << 20};
     zlib_into(&body, -15, plain, plain_len);
-    ck_assert_int_eq(decode(BODY_DEFLATE, body.data, body.len, 1 << 20, 65536, &out), 0);
-    ck_assert_uint_eq(out.len, plain_len);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        ck_assert_int_eq(decode(BODY_DEFLATE, body.data, body.len, steps[i], 65536, &out), 0);
+        ck_assert_uint_eq(out.len, plain_len);
+        ck_assert_mem_eq(out.data, plain, plain_len);
+        buf_clear(&out);
+    }
+    /* one byte says nothing, and is not a whole body */
+    ck_assert_int_eq(decode(BODY_DEFLATE, body.data, 1, 1, 65536, &out), CHXA_E_BODY_TRUNCATED);
     buf_clear(&body);
     buf_clear(&out);
 }
