@@ -52,14 +52,16 @@ struct ch_pass {
     bool ended;   /* it is whole */
     bool starved; /* curl waits for more of it */
     bool blocked; /* on_drain is owed */
-    bool deaf;    /* starved, and curl has nothing more to read: answered, or closed */
+    bool
+        deaf; /* curl has nothing more to read, but waits for the body's end: answered, or closed */
 
     /* the answer */
     int status;
     struct ch_pass_field *fields; /* of the head that is being read */
     size_t n_fields, head_bytes;
-    int64_t body_bytes;
-    bool head_told, held, paused; /* held: the user wants no more; paused: curl knows */
+    struct buf hops;                /* what its Connection fields name */
+    int64_t body_bytes, told_bytes; /* of its body: how long it says it is; how much came */
+    bool head_told, held, paused;   /* held: the user wants no more; paused: curl knows */
     bool too_long;
     struct buf late; /* found in the socket after sending failed */
 };
@@ -96,12 +98,33 @@ static bool is_hop(const char *name)
     return false;
 }
 
+/* Is the name in a list like "close, X-Other"? */
+static bool list_names(const char *list, const char *name)
+{
+    static const char blanks[] = " \t,";
+    size_t name_len = strlen(name);
+    for (;;) {
+        list += strspn(list, blanks);
+        size_t len = strcspn(list, blanks);
+        if (len == 0)
+            return false;
+        if (len == name_len && strncasecmp(list, name, len) == 0)
+            return true;
+        list += len;
+    }
+}
+
+static void field_clear(struct ch_pass_field *field)
+{
+    mem_free_text(field->name);
+    mem_free_text(field->value);
+}
+
 static void fields_clear(struct ch_pass *pass)
 {
-    for (size_t i = 0; i < pass->n_fields; i++) {
-        mem_free_text(pass->fields[i].name);
-        mem_free_text(pass->fields[i].value);
-    }
+    for (size_t i = 0; i < pass->n_fields; i++)
+        field_clear(&pass->fields[i]);
+    buf_clear(&pass->hops);
     pass->n_fields = pass->head_bytes = 0;
     pass->body_bytes = -1;
 }
@@ -141,6 +164,8 @@ static void read_field(struct ch_pass *pass, const char *line, size_t len)
     bool framing = strcasecmp(name, "Content-Length") == 0;
     if (framing && *text && strlen(text) <= 18 && strspn(text, "0123456789") == strlen(text))
         pass->body_bytes = (int64_t)strtoll(text, NULL, 10);
+    if (strcasecmp(name, "Connection") == 0)
+        buf_printf(&pass->hops, "%s,", text);
     if (is_hop(name) || !is_token(name) || pass->n_fields == FIELDS_MAX) {
         free(name);
         free(text);
@@ -149,8 +174,21 @@ static void read_field(struct ch_pass *pass, const char *line, size_t len)
     pass->fields[pass->n_fields++] = (struct ch_pass_field){name, text};
 }
 
+/* Takes out what Connection names, which may stand in front of it. */
+static void drop_hops(struct ch_pass *pass)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < pass->n_fields; i++)
+        if (list_names(buf_str(&pass->hops), pass->fields[i].name))
+            field_clear(&pass->fields[i]);
+        else
+            pass->fields[n++] = pass->fields[i];
+    pass->n_fields = n;
+}
+
 static void tell_head(struct ch_pass *pass)
 {
+    drop_hops(pass);
     pass->head_told = true;
     pass->handler.on_head(pass->arg, pass->status, pass->fields, pass->n_fields, pass->body_bytes);
 }
@@ -192,6 +230,7 @@ static size_t pass_body(char *data, size_t size, size_t count, void *arg)
         pass->paused = true;
         return CURL_WRITEFUNC_PAUSE;
     }
+    pass->told_bytes += (int64_t)(size * count);
     pass->held = !pass->handler.on_data(pass->arg, data, size * count);
     return size * count;
 }
@@ -221,7 +260,7 @@ static void pass_watching(void *arg, CURL *easy, curl_socket_t socket, int what)
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&pass);
     if (!pass)
         return;
-    if (pass->starved && !pass->paused && !(what & CURL_POLL_IN)) {
+    if ((pass->starved || pass->head_told) && !pass->paused && !(what & CURL_POLL_IN)) {
         pass->deaf = true;
         ch_http_loop_kick(pass->passer->http_loop);
     }
@@ -283,6 +322,9 @@ static int pass_finish(struct ch_pass *pass, CURLcode result)
 {
     const char *reason = *pass->reason ? pass->reason : curl_easy_strerror(result);
     if (result == CURLE_OK && pass->head_told)
+        return 0;
+    /* Whole, though the server closed before it had read all of the body. */
+    if (pass->head_told && pass->body_bytes >= 0 && pass->told_bytes == pass->body_bytes)
         return 0;
     if (!pass->head_told && pass->late.len && tell_late(pass))
         return 0;
@@ -371,8 +413,8 @@ static void passer_serve(struct ch_passer *passer)
                 CURLM_OK)
                 abort(); /* out of memory, as in base/mem.h */
         } else if (pass->deaf) {
-            /* The answer is over, or the connection; curl would wait for the body's next bytes before it
-             * said so. */
+            /* The answer is over, or the connection. curl would say so only behind the body's end, and
+             * take a server that stopped reading there for a failure. */
             pass_stop(pass, pass->head_told ? CURLE_OK : CURLE_PARTIAL_FILE);
         }
     }
@@ -427,6 +469,15 @@ static bool has_field(const struct ch_pass_request *request, const char *name)
     return false;
 }
 
+static bool is_named_hop(const struct ch_pass_request *request, const char *name)
+{
+    for (size_t i = 0; i < request->n_fields; i++)
+        if (strcasecmp(request->fields[i].name, "Connection") == 0 &&
+            list_names(request->fields[i].value, name))
+            return true;
+    return false;
+}
+
 static void set_headers(struct ch_pass *pass, const struct ch_pass_request *request)
 {
     /* What curl would add by itself; "Name:" takes it away. */
@@ -434,7 +485,7 @@ static void set_headers(struct ch_pass *pass, const struct ch_pass_request *requ
     for (size_t i = 0; i < request->n_fields; i++) {
         const struct ch_pass_field *field = &request->fields[i];
         if (is_hop(field->name) || strcasecmp(field->name, "Host") == 0 ||
-            strcasecmp(field->name, "Expect") == 0)
+            strcasecmp(field->name, "Expect") == 0 || is_named_hop(request, field->name))
             continue;
         /* curl writes a header without a value only when it is given as "Name;" */
         char *header = *field->value ? mem_printf("%s: %s", field->name, field->value)
@@ -443,7 +494,7 @@ static void set_headers(struct ch_pass *pass, const struct ch_pass_request *requ
         free(header);
     }
     for (size_t i = 0; i < sizeof curls / sizeof *curls; i++)
-        if (!has_field(request, curls[i])) {
+        if (!has_field(request, curls[i]) || is_named_hop(request, curls[i])) {
             char *header = mem_printf("%s:", curls[i]);
             append_header(pass, header);
             free(header);

@@ -4,8 +4,9 @@
  * came, the answer as it comes, both streamed with back-pressure. Nothing is added, least of all the
  * node's own account.
  *
- * Left out of both directions are the headers of one hop (RFC 9110 section 7.6.1) and those of
- * the framing; the body keeps its bytes, not its chunks. Host is ClickHouse's.
+ * Left out of both directions are the headers of one hop (RFC 9110 section 7.6.1), those that
+ * Connection names among them, and those of the framing; the body keeps its bytes, not its chunks.
+ * Host is ClickHouse's. The body goes on while the answer comes, until that ends.
  *
  * Each request has a connection of its own, because curl would send one silently again when a kept
  * connection turns out to be dead, and an INSERT must not be sent twice.

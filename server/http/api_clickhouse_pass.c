@@ -34,6 +34,7 @@ static void pass_head(void *arg, int status, const struct ch_pass_field *fields,
         headers[n++] = (struct http_header){fields[i].name, fields[i].value};
     front->head_told = true;
     front->answer_status = status;
+    http_request_read_on(front->request);
     /* A HEAD's Content-Length speaks of a body that does not come. */
     http_reply_start(front->request, status, headers, n, body_bytes, drained, front);
 }
@@ -47,7 +48,7 @@ static bool pass_data(void *arg, const void *data, size_t len)
 static void pass_drain(void *arg)
 {
     struct front *front = arg;
-    if (front->reading && !front->body_over && !front->head_told)
+    if (front->reading && !front->body_over)
         http_request_resume(front->request);
 }
 

@@ -253,13 +253,13 @@ bool conn_keeps_alive(const struct http_conn *conn)
     /* A client that was not told to continue may send its body or not: no way to know. */
     if (request->head.expect_continue && !request->continue_sent)
         return false;
-    return conn->body.framing != HTTP_FRAMING_LENGTH ||
+    return request->reads_on || conn->body.framing != HTTP_FRAMING_LENGTH ||
            conn->body.remaining <= conn->server->config.drain_bytes_max;
 }
 
 void conn_replied(struct http_conn *conn)
 {
-    if (conn->state == CONN_BODY) {
+    if (conn->state == CONN_BODY && !conn->request->reads_on) {
         conn_set_state(conn, conn->body.done || conn->close_after ? CONN_WAIT : CONN_DRAIN);
         conn_kick(conn);
     }
@@ -461,8 +461,8 @@ static size_t conn_input(struct http_conn *conn, const char *data, size_t len)
 static void conn_body_progress(struct http_conn *conn)
 {
     struct http_request *request = conn->request;
-    if (request == NULL || conn->kicked || !request->reading || request->replied ||
-        request->body_over)
+    if (request == NULL || conn->kicked || !request->reading || request->body_over ||
+        (request->replied && !request->reads_on))
         return;
     if (request->bytes_max && request->head.content_length > request->bytes_max)
         conn_abort_body(conn, CHXA_E_BODY_TOO_LARGE);

@@ -102,6 +102,8 @@ struct http_body_handler {
  * turns. */
 void http_request_read(struct http_request *request, const struct http_body_handler *handler,
                        uint64_t bytes_max, void *arg);
+/* Before http_reply_start: the body goes on being told behind it, until http_reply_end. */
+void http_request_read_on(struct http_request *request);
 /* Back-pressure: stop and go on. Between them no callback of the body comes (on_end neither;
  * on_abort only when the server's stop closes the connection) and nothing is read from the socket;
  * while paused the idle time-out does not run, and a client that goes away is not noticed. Resume's
@@ -131,7 +133,7 @@ void http_request_reply(struct http_request *request, int status, const struct h
  * The same in pieces, for a body that is not in memory. body_bytes: its length, or -1: in chunks (to
  * HTTP/1.0, until the connection is closed). Then any number of http_reply_data, then http_reply_end,
  * all of which are still allowed when the client is gone (on_gone tells; the bytes go nowhere).
- * Nothing of the request's body is told after the start. drain (may be NULL) is called on a later turn
+ * Nothing of the request's body is told after the start, unless http_request_read_on asked for it. drain (may be NULL) is called on a later turn
  * when data may go on after a http_reply_data that returned false. Not whole: the connection is closed
  * without the body's end, so that the client sees that it was cut short; as it does when fewer bytes
  * than body_bytes were given.

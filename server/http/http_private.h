@@ -123,6 +123,7 @@ struct http_request {
     bool deferred;
     bool reading; /* http_request_read was called */
     bool paused;
+    bool reads_on;   /* the body is told behind the beginning of the reply too */
     bool body_over;  /* on_end or on_abort was called, or will never be */
     bool body_whole; /* an orphan's: all of it had arrived */
     bool continue_sent;

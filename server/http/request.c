@@ -182,6 +182,12 @@ void http_request_read(struct http_request *request, const struct http_body_hand
     conn_kick(conn);
 }
 
+void http_request_read_on(struct http_request *request)
+{
+    assert(!request->replied);
+    request->reads_on = request->reading && !request->body_over;
+}
+
 void http_request_pause(struct http_request *request)
 {
     request->paused = true;
@@ -372,11 +378,12 @@ void http_reply_end(struct http_request *request, bool whole)
 {
     assert(request->piecewise);
     struct http_conn *conn = request->conn;
-    request->piecewise = request->drain_owed = false;
+    request->piecewise = request->drain_owed = request->reads_on = false;
     if (conn == NULL) {
         request_defer(request);
         return;
     }
+    conn_replied(conn);
     if (!request->reply_bodiless && request->reply_bytes_left > 0)
         whole = false;
     if (whole && request->reply_chunked && !request->reply_bodiless && request->head.minor > 0)

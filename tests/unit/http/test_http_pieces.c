@@ -88,12 +88,63 @@ static void pieces_handle(struct http_request *request, void *arg)
     uv_timer_start(&pieces->timer, pieces_next, 0, 1);
 }
 
+/* ---- an answer that begins while the body still comes ---- */
+
+static void echo_data(struct http_request *request, void *arg, const char *data, size_t len)
+{
+    bool *begun = arg;
+    if (!*begun) {
+        *begun = true;
+        http_request_read_on(request);
+        http_reply_start(request, 200, NULL, 0, -1, NULL, NULL);
+    }
+    http_reply_data(request, data, len);
+    if (len == 1 && *data == '.') /* enough of it */
+        http_reply_end(request, true);
+}
+
+static void echo_end(struct http_request *request, void *arg)
+{
+    (void)arg;
+    http_reply_end(request, true);
+}
+
+static void echo_abort(struct http_request *request, void *arg, int code)
+{
+    (void)arg, (void)code;
+    http_reply_end(request, false);
+}
+
+static void echo_closed(struct http_request *request, void *arg)
+{
+    (void)request;
+    free(arg);
+    atomic_fetch_add(&server.closed, 1);
+}
+
+static void echo_handle(struct http_request *request)
+{
+    static const struct http_body_handler handler = {echo_data, echo_end, echo_abort};
+    bool *begun = mem_alloc(sizeof *begun);
+    atomic_fetch_add(&server.requests, 1);
+    http_request_on_close(request, echo_closed, begun);
+    http_request_read(request, &handler, 0, begun);
+}
+
+static void handle(struct http_request *request, void *arg)
+{
+    if (http_request_param(request, "echo"))
+        echo_handle(request);
+    else
+        pieces_handle(request, arg);
+}
+
 static void setup(void)
 {
     atomic_store(&full, 0);
     atomic_store(&produced, 0);
     test_server_init(&server);
-    server.handler = pieces_handle;
+    server.handler = handle;
     server.config.write_timeout_ms = 1000;
     test_server_start(&server);
 }
@@ -173,6 +224,71 @@ START_TEST(a_body_that_is_not_read)
 }
 END_TEST
 
+static void expect_text(int fd, const char *text)
+{
+    char got[256];
+    size_t len = strlen(text);
+    for (size_t at = 0; at < len;) {
+        ssize_t n = recv(fd, got + at, len - at, 0);
+        ck_assert_int_gt(n, 0);
+        at += (size_t)n;
+    }
+    ck_assert_msg(memcmp(got, text, len) == 0, "%.*s instead of %s", (int)len, got, text);
+}
+
+static void expect_head(int fd)
+{
+    char got[1024] = "";
+    for (size_t at = 0; strstr(got, "\r\n\r\n") == NULL; at++)
+        ck_assert_int_eq(recv(fd, got + at, 1, 0), 1);
+    ck_assert_ptr_nonnull(strstr(got, "HTTP/1.1 200 "));
+}
+
+static const char *const echo_heads[] = {
+    "POST /?echo=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+    "POST /?echo=1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"};
+
+/* The rest of the body, the next request, and one whose answer ends before its body. */
+START_TEST(a_body_that_is_read_behind_the_answers_beginning)
+{
+    int fd = client_connect(&server);
+    for (int round = 0; round < 2; round++) {
+        client_puts(fd, echo_heads[_i]);
+        client_puts(fd, _i ? "3\r\nabc\r\n" : "abc");
+        expect_head(fd);
+        expect_text(fd, "3\r\nabc\r\n");
+        client_puts(fd, _i ? "3\r\ndef\r\n" : "def");
+        expect_text(fd, "3\r\ndef\r\n");
+        client_puts(fd, _i ? "3\r\nghi\r\n0\r\n\r\n" : "ghi");
+        expect_text(fd, "3\r\nghi\r\n0\r\n\r\n");
+    }
+    client_puts(fd, echo_heads[_i]);
+    client_puts(fd, _i ? "1\r\n.\r\n" : ".");
+    expect_head(fd);
+    expect_text(fd, "1\r\n.\r\n0\r\n\r\n");
+    client_puts(fd, _i ? "8\r\nabcdefgh\r\n0\r\n\r\n" : "abcdefgh");
+    client_puts(fd, "GET /?n=1&bytes=1&length=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_answer(fd, 200, "0");
+    close(fd);
+}
+END_TEST
+
+START_TEST(a_body_that_breaks_off_behind_the_answers_beginning)
+{
+    int fd = client_connect(&server);
+    client_puts(fd, echo_heads[_i]);
+    client_puts(fd, _i ? "3\r\nabc\r\n" : "abc");
+    expect_head(fd);
+    expect_text(fd, "3\r\nabc\r\n");
+    shutdown(fd, SHUT_WR);
+    char *rest = client_read_all(fd);
+    ck_assert_str_eq(rest, ""); /* not its last chunk */
+    free(rest);
+    wait_for(&server.closed, 1);
+    close(fd);
+}
+END_TEST
+
 START_TEST(a_slow_client_holds_the_producer)
 {
     int fd = client_connect(&server);
@@ -225,6 +341,8 @@ int main(void)
     tcase_add_loop_test(tcase, is_framed, 0, (int)(sizeof framings / sizeof *framings));
     tcase_add_test(tcase, the_connection_goes_on);
     tcase_add_test(tcase, a_body_that_is_not_read);
+    tcase_add_loop_test(tcase, a_body_that_is_read_behind_the_answers_beginning, 0, 2);
+    tcase_add_loop_test(tcase, a_body_that_breaks_off_behind_the_answers_beginning, 0, 2);
     tcase_add_test(tcase, a_slow_client_holds_the_producer);
     tcase_add_loop_test(tcase, a_client_that_vanishes_is_told, 0, 2);
     tcase_add_test(tcase, a_client_that_takes_nothing_is_cut_off);
