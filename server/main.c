@@ -36,6 +36,7 @@ struct daemon {
     struct retention *retention; /* NULL before the first recovery */
     struct watch *watch;         /* likewise */
     struct api api;
+    struct budget body_memory;
     char *address, *url;
     uv_signal_t sigterm, sigint;
     unsigned stopping_parts; /* HTTP and coordinator: still winding down */
@@ -66,6 +67,7 @@ static void collect_metrics(void *arg)
 {
     struct daemon *daemon = arg;
     metrics_set(METRIC_http_connections, (double)http_server_connections(daemon->http), NULL, NULL);
+    metrics_set(METRIC_body_memory_bytes, (double)daemon->body_memory.bytes, NULL, NULL);
 }
 
 static void ready(void *arg)
@@ -174,13 +176,16 @@ static int start_client(struct daemon *daemon, struct error *error)
         .queue_max = config->clickhouse_queue_max,
         .answer_bytes_max = config->clickhouse_answer_bytes_max,
         .upload_buffer_bytes = config->upload_buffer_bytes,
+        .budget = &daemon->body_memory,
     };
     const struct ch_passer_config passer = {
         .url = config->clickhouse,
         .connect_timeout_ms = config->clickhouse_connect_timeout_ms,
         .requests_max = config->passthrough_connections_max,
         .buffer_bytes = config->upload_buffer_bytes,
+        .budget = &daemon->body_memory,
     };
+    daemon->body_memory.bytes_max = config->body_memory_bytes_max;
     int code = ch_client_new(&daemon->loop, &client, &daemon->client, error);
     return code ? code : ch_passer_new(&daemon->loop, &passer, &daemon->passer, error);
 }
@@ -243,6 +248,7 @@ static void make_coord(struct daemon *daemon)
         .wait_ms_max = config->wait_ms_max,
         .meta_bytes_max = config->meta_bytes_max,
         .body_bytes_max = config->body_bytes_max,
+        .budget = &daemon->body_memory,
         .passer = daemon->passer,
         .passthrough = (enum api_passthrough)config->passthrough,
         .implicit_transactions = config->implicit_transactions,

@@ -34,6 +34,7 @@ struct body_decoder {
         BrotliDecoderState *br;
         struct native_block *native;
     } state;
+    size_t bytes;   /* br, lz4: what the library holds, or may */
     bool raw;       /* deflate without zlib's wrapping */
     bool told;      /* deflate: its first two bytes have said whether it is raw */
     bool has_first; /* deflate: the first byte came alone; it goes in front of the next input */
@@ -47,6 +48,7 @@ struct coding {
     void (*end)(struct body_decoder *decoder);
     /* Moves decoder->at. *ret_len bytes were put into to. Returns NULL, or what is wrong (static). */
     const char *(*step)(struct body_decoder *decoder, char *to, size_t room, size_t *ret_len);
+    size_t (*memory)(const struct body_decoder *decoder);
 };
 
 static const char *left(const struct body_decoder *decoder)
@@ -73,6 +75,12 @@ static const char *clear_step(struct body_decoder *decoder, char *to, size_t roo
         memcpy(to, left(decoder), *ret_len);
     decoder->at += *ret_len;
     return NULL;
+}
+
+static size_t clear_memory(const struct body_decoder *decoder)
+{
+    (void)decoder;
+    return 0;
 }
 
 /* ---- gzip, deflate ---- */
@@ -172,6 +180,13 @@ static const char *deflate_step(struct body_decoder *decoder, char *to, size_t r
     return result == Z_OK || result == Z_BUF_ERROR ? NULL : "no sound deflate stream";
 }
 
+/* Its window of 32 KiB, and as much again for its tables, as zconf.h says. */
+static size_t zlib_memory(const struct body_decoder *decoder)
+{
+    (void)decoder;
+    return (size_t)64 * 1024;
+}
+
 /* ---- zstd ---- */
 
 static void zstd_begin(struct body_decoder *decoder)
@@ -202,6 +217,11 @@ static const char *zstd_step(struct body_decoder *decoder, char *to, size_t room
     return NULL;
 }
 
+static size_t zstd_memory(const struct body_decoder *decoder)
+{
+    return ZSTD_sizeof_DStream(decoder->state.zstd);
+}
+
 /* ---- lz4 frames ---- */
 
 static void lz4_begin(struct body_decoder *decoder)
@@ -215,6 +235,28 @@ static void lz4_end(struct body_decoder *decoder)
     LZ4F_freeDecompressionContext(decoder->state.lz4);
 }
 
+/* Between two frames the library keeps the largest one's. */
+static void lz4_note_memory(struct body_decoder *decoder)
+{
+    static const size_t dictionaries = (size_t)128 * 1024;
+    static const size_t block_bytes[] = {
+        [LZ4F_max64KB] = (size_t)64 * 1024,
+        [LZ4F_max256KB] = (size_t)256 * 1024,
+        [LZ4F_max1MB] = (size_t)1024 * 1024,
+        [LZ4F_max4MB] = (size_t)4 * 1024 * 1024,
+    };
+    LZ4F_frameInfo_t info;
+    size_t none = 0;
+    if (LZ4F_isError(LZ4F_getFrameInfo(decoder->state.lz4, &info, NULL, &none)))
+        return; /* its head is not there yet */
+    size_t id = (size_t)info.blockSizeID;
+    if (id >= sizeof block_bytes / sizeof *block_bytes)
+        id = LZ4F_max4MB;
+    size_t bytes = 2 * block_bytes[id] + dictionaries;
+    if (bytes > decoder->bytes)
+        decoder->bytes = bytes;
+}
+
 static const char *lz4_step(struct body_decoder *decoder, char *to, size_t room, size_t *ret_len)
 {
     if (left_len(decoder) == 0 && !decoder->begun)
@@ -226,14 +268,50 @@ static const char *lz4_step(struct body_decoder *decoder, char *to, size_t room,
     if (LZ4F_isError(result))
         return "no sound lz4 frame";
     decoder->begun = result != 0;
+    if (decoder->begun)
+        lz4_note_memory(decoder);
     return NULL;
+}
+
+static size_t lz4_memory(const struct body_decoder *decoder)
+{
+    return decoder->bytes;
 }
 
 /* ---- brotli ---- */
 
+/* Each piece has its size in front, so that what is freed can be counted. */
+#define BR_SIZE_BYTES ((size_t)16)
+
+static void *br_allocate(void *arg, size_t size)
+{
+    struct body_decoder *decoder = arg;
+    size_t *piece = malloc(BR_SIZE_BYTES + size);
+    if (piece == NULL)
+        abort(); /* out of memory, as in base/mem.h */
+    *piece = size;
+    decoder->bytes += size;
+    return (char *)piece + BR_SIZE_BYTES;
+}
+
+static void br_release(void *arg, void *memory)
+{
+    struct body_decoder *decoder = arg;
+    if (memory == NULL)
+        return;
+    size_t *piece = (size_t *)(void *)((char *)memory - BR_SIZE_BYTES);
+    decoder->bytes -= *piece;
+    free(piece);
+}
+
+static size_t br_memory(const struct body_decoder *decoder)
+{
+    return decoder->bytes;
+}
+
 static void br_begin(struct body_decoder *decoder)
 {
-    decoder->state.br = BrotliDecoderCreateInstance(NULL, NULL, NULL);
+    decoder->state.br = BrotliDecoderCreateInstance(br_allocate, br_release, decoder);
     if (decoder->state.br == NULL)
         abort(); /* out of memory, as in base/mem.h */
 }
@@ -291,16 +369,22 @@ static const char *native_step(struct body_decoder *decoder, char *to, size_t ro
     return problem;
 }
 
+static size_t native_memory(const struct body_decoder *decoder)
+{
+    return native_block_memory(decoder->state.native);
+}
+
 /* ---- interface ---- */
 
 static const struct coding codings[] = {
-    [BODY_CLEAR] = {"identity", clear_begin, clear_begin, clear_step},
-    [BODY_GZIP] = {"gzip", gzip_begin, zlib_end, gzip_step},
-    [BODY_DEFLATE] = {"deflate", deflate_begin, zlib_end, deflate_step},
-    [BODY_ZSTD] = {"zstd", zstd_begin, zstd_end, zstd_step},
-    [BODY_LZ4] = {"lz4", lz4_begin, lz4_end, lz4_step},
-    [BODY_BR] = {"br", br_begin, br_end, br_step},
-    [BODY_NATIVE] = {NULL, native_begin, native_end, native_step}, /* has no Content-Encoding */
+    [BODY_CLEAR] = {"identity", clear_begin, clear_begin, clear_step, clear_memory},
+    [BODY_GZIP] = {"gzip", gzip_begin, zlib_end, gzip_step, zlib_memory},
+    [BODY_DEFLATE] = {"deflate", deflate_begin, zlib_end, deflate_step, zlib_memory},
+    [BODY_ZSTD] = {"zstd", zstd_begin, zstd_end, zstd_step, zstd_memory},
+    [BODY_LZ4] = {"lz4", lz4_begin, lz4_end, lz4_step, lz4_memory},
+    [BODY_BR] = {"br", br_begin, br_end, br_step, br_memory},
+    [BODY_NATIVE] = {NULL, native_begin, native_end, native_step,
+                     native_memory}, /* has no Content-Encoding */
 };
 
 bool body_coding_of(const char *content_encoding, enum body_coding *ret_coding)
@@ -365,6 +449,11 @@ int body_decoder_take(struct body_decoder *decoder, void *to, size_t room, size_
         if (*ret_len || decoder->at == at)
             return 0;
     }
+}
+
+size_t body_decoder_memory(const struct body_decoder *decoder)
+{
+    return decoder->input_len + decoder->coding->memory(decoder);
 }
 
 int body_decoder_end(const struct body_decoder *decoder, struct error *error)

@@ -39,6 +39,8 @@ void body_decoder_put(struct body_decoder *decoder, const void *data, size_t len
  * UNSUPPORTED_ENCODING with *error: these bytes are not what they were said to be. */
 int body_decoder_take(struct body_decoder *decoder, void *to, size_t room, size_t *ret_len,
                       struct error *error);
+/* What it holds now: state, windows, blocks, input. It changes with body_decoder_put and _take. */
+size_t body_decoder_memory(const struct body_decoder *decoder);
 /* All input is there, and taken: BODY_TRUNCATED when it ends in the middle of something. */
 int body_decoder_end(const struct body_decoder *decoder, struct error *error);
 

@@ -18,6 +18,8 @@
  *    connection before it uses it, so this needs a server that closes it in that very moment.)
  *  - Uploads never use the last quarter of the connections, so that the statements that finish a
  *    transaction do not wait behind the bodies of slow clients.
+ *  - An upload that waits in the queue holds none of its body, unless its user insists; memory for it is taken
+ *    from the budget when it starts. The queue is in order: who needs more does not starve.
  */
 #include "ch/ch_http.h"
 
@@ -41,6 +43,8 @@
 
 #define UPLOAD_BUFFER_BYTES_DEFAULT ((size_t)256 * 1024)
 #define UPLOAD_BUFFER_BYTES_MIN     ((size_t)16 * 1024)
+/* At most this much comes to ch_upload_write at a time. */
+#define UPLOAD_READ_BYTES ((size_t)256 * 1024)
 /* What curl reads and sends at a time; its own limits are 16 KiB and 2 MiB. */
 #define CURL_BUFFER_BYTES_MIN 16384l
 #define CURL_BUFFER_BYTES_MAX 131072l
@@ -77,12 +81,14 @@ struct ch_request {
     char reason[CURL_ERROR_SIZE];
 
     bool upload;
-    bool ended;   /* the user's body is whole */
-    bool paused;  /* curl_read had nothing to give */
-    bool blocked; /* the user waits for on_drain */
-    bool deaf;    /* paused, and curl has nothing more to read: answered or closed */
-    bool early;   /* answered before its end: what is written now is dropped */
-    bool due;     /* in client->due */
+    bool ended;      /* the user's body is whole */
+    bool paused;     /* curl_read had nothing to give */
+    bool blocked;    /* the user waits for on_drain */
+    bool deaf;       /* paused, and curl has nothing more to read: answered or closed */
+    bool early;      /* answered before its end: what is written now is dropped */
+    bool due;        /* in client->due */
+    size_t held;     /* of the budget, while it runs */
+    bool told_short; /* it waited for that, and was counted */
     void (*on_drain)(void *arg);
     struct ch_ring ring;
     uint64_t sent_bytes;
@@ -187,6 +193,9 @@ static void request_detach(struct ch_request *request)
         client->n_running--;
         client->n_running_uploads -= request->upload;
         curl_multi_remove_handle(ch_http_loop_multi(client->http_loop), request->easy);
+        ch_ring_clear(&request->ring);
+        budget_give(client->config.budget, request->held);
+        request->held = 0;
     }
     if (request->due) {
         TAILQ_REMOVE(&client->due, request, due_link);
@@ -575,6 +584,35 @@ static struct curl_slist *make_headers(const struct ch_client *client, bool uplo
     return list;
 }
 
+/* The ring is a power of two that has room for the high-water mark and a read on top of it. curl's buffer
+ * comes to that, and what a read leaves behind in front of a chunk that has to wait. */
+size_t ch_upload_memory(const struct ch_client *client)
+{
+    size_t full = client->config.upload_buffer_bytes + UPLOAD_READ_BYTES, ring = 1;
+    while (ring < full)
+        ring *= 2;
+    return ring + (size_t)CURL_BUFFER_BYTES_MAX + UPLOAD_READ_BYTES / 2;
+}
+
+/* One may always run, so that those who hold memory and wait for an upload come to their end. The last
+ * quarter is left to what unpacks the bodies: that cannot wait. */
+static bool has_memory(struct ch_request *request)
+{
+    struct ch_client *client = request->client;
+    struct budget *budget = client->config.budget;
+    size_t bytes = ch_upload_memory(client);
+    if (client->n_running_uploads == 0) {
+        budget_take_anyway(budget, bytes);
+    } else if (!budget_take_leaving(budget, bytes, budget ? budget->bytes_max / 4 : 0)) {
+        if (!request->told_short)
+            metrics_count(METRIC_body_memory_short_total, 1, "waited", NULL);
+        request->told_short = true;
+        return false;
+    }
+    request->held = bytes;
+    return true;
+}
+
 /* Uploads leave a quarter of the connections to the queries. */
 static bool has_room(const struct ch_client *client, bool upload)
 {
@@ -607,9 +645,10 @@ static void request_submit(struct ch_request *request, const struct ch_statement
     }
     set_common_options(request);
     set_body_options(request);
-    if (!request->upload && request->timeout_ms)
+    if (request->timeout_ms)
         uv_timer_start(&request->timer, on_request_timeout, request->timeout_ms, 0);
     start_queued(client);
+    request->blocked = request->upload && request->state == REQUEST_QUEUED;
 }
 
 static void request_start(struct ch_request *request)
@@ -622,6 +661,8 @@ static void request_start(struct ch_request *request)
     client->n_running++;
     client->n_running_uploads += request->upload;
     request->state = REQUEST_RUNNING;
+    if (request->upload && !request->ended)
+        uv_timer_stop(&request->timer);
     CURLMcode result = curl_multi_add_handle(ch_http_loop_multi(client->http_loop), request->easy);
     if (result != CURLM_OK)
         abort(); /* out of memory, as in base/mem.h */
@@ -633,8 +674,14 @@ static void start_queued(struct ch_client *client)
 
     while ((request = TAILQ_FIRST(&client->queries)) && has_room(client, false))
         request_start(request);
-    while ((request = TAILQ_FIRST(&client->uploads)) && has_room(client, true))
+    while ((request = TAILQ_FIRST(&client->uploads)) && has_room(client, true) &&
+           has_memory(request)) {
         request_start(request);
+        if (request->blocked) {
+            request_make_due(request);
+            ch_http_loop_kick(client->http_loop);
+        }
+    }
 }
 
 /* ---- interface ---- */
@@ -679,6 +726,11 @@ static void upload_resume(struct ch_request *request)
     }
 }
 
+bool ch_upload_takes(const struct ch_request *request)
+{
+    return request->state != REQUEST_QUEUED;
+}
+
 bool ch_upload_write(struct ch_request *request, const void *data, size_t len)
 {
     assert(request->upload && !request->ended);
@@ -688,7 +740,8 @@ bool ch_upload_write(struct ch_request *request, const void *data, size_t len)
         ch_ring_put(&request->ring, data, len);
         upload_resume(request);
     }
-    request->blocked = request->ring.len > request->client->config.upload_buffer_bytes;
+    request->blocked = request->state == REQUEST_QUEUED ||
+                       request->ring.len > request->client->config.upload_buffer_bytes;
     return !request->blocked;
 }
 
@@ -719,6 +772,12 @@ void ch_request_cancel(struct ch_request *request)
 static bool header_value_ok(const char *value)
 {
     return !value || !value[strcspn(value, "\r\n")];
+}
+
+static void client_has_memory(void *arg)
+{
+    struct ch_client *client = arg;
+    ch_http_loop_kick(client->http_loop);
 }
 
 int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
@@ -759,6 +818,10 @@ int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
     TAILQ_INIT(&client->due);
     struct ch_http_loop_user user = {client_progress, curl_watching, client};
     client->http_loop = ch_http_loop_new(loop, config->connections_max, &user);
+    if (config->budget) {
+        config->budget->on_room = client_has_memory;
+        config->budget->on_room_arg = client;
+    }
     *ret_client = client;
     return 0;
 }
@@ -792,6 +855,8 @@ static void client_try_free(struct ch_client *client)
 static void client_progress(void *arg)
 {
     struct ch_client *client = arg;
+    if (client->http_loop)
+        start_queued(client);
     multi_collect(client);
     client_try_free(client);
 }
@@ -819,5 +884,7 @@ void ch_client_close(struct ch_client *client, void (*on_closed)(void *arg), voi
     cancel_all(&client->queries);
     cancel_all(&client->uploads);
     cancel_all(&client->running);
+    if (client->config.budget)
+        client->config.budget->on_room = NULL;
     ch_http_loop_kick(client->http_loop); /* on_closed never comes inside this call */
 }

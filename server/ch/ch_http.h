@@ -26,7 +26,7 @@
  *       error.message (up to answer_bytes_max), its number in ch_code (0: none told). Also any 3xx
  *       and 4xx. For an INSERT some blocks may have been written (into the scratch table).
  *   CHXA_E_CLICKHOUSE_UNAVAILABLE  known: nothing was sent (connection refused, DNS, queue full,
- *       time over in the queue, client closing)
+ *       time over in the queue, where a streaming request waits for memory too; client closing)
  *   CHXA_E_CLICKHOUSE_UNKNOWN      UNKNOWN: sent, and the answer was lost, timed out, was cut short
  *       or is longer than answer_bytes_max; a 5xx that is no exception of ClickHouse's
  *   CHXA_E_CANCELLED               UNKNOWN for the statement: ch_request_cancel or ch_client_close
@@ -35,6 +35,7 @@
 #ifndef CHXA_CH_CH_HTTP_H
 #define CHXA_CH_CH_HTTP_H
 
+#include "base/budget.h"
 #include "base/buf.h"
 #include "base/error.h"
 
@@ -56,6 +57,8 @@ struct ch_client_config {
     size_t answer_bytes_max;    /* of a response body kept in memory; a longer exception is cut, any
                                    other longer answer is UNKNOWN */
     size_t upload_buffer_bytes; /* per streaming request, high-water mark; default 256 KiB */
+    struct budget
+        *budget; /* of what streaming requests hold, or NULL; its on_room becomes the client's */
 };
 
 int ch_client_new(uv_loop_t *loop, const struct ch_client_config *config,
@@ -89,8 +92,8 @@ struct ch_statement {
     const char *query_id;          /* or NULL */
     const struct ch_param *params; /* copied */
     size_t n_params;
-    uint64_t timeout_ms; /* whole request, waiting in the queue included; 0: none (streaming: from
-                            ch_upload_end) */
+    uint64_t timeout_ms; /* whole request, waiting in the queue included; 0: none (streaming: once
+                            in the queue, and once from ch_upload_end) */
 };
 
 /* Runs a statement without a streamed body. Never NULL. */
@@ -106,8 +109,13 @@ struct ch_request *ch_query(struct ch_client *client, const struct ch_statement 
 struct ch_request *ch_upload(struct ch_client *client, const struct ch_statement *statement,
                              const char *content_encoding, void (*on_drain)(void *arg),
                              ch_answer_cb *done, void *arg);
-/* Takes all the data (copies it). False: the buffer is above its high-water mark, wait for
- * on_drain. After done was called, must not be called; after the server answered early (error in
+/* False: it waits for a connection, or for memory; on_drain comes when that is there. Data is better
+ * kept back until then: whoever waits should hold nothing. */
+bool ch_upload_takes(const struct ch_request *request);
+/* What a running one may hold, its user's last read included, and what it takes of the budget. */
+size_t ch_upload_memory(const struct ch_client *client);
+/* Takes all the data (copies it). False: the buffer is above its high-water mark, or the request has
+ * not started: wait for on_drain. After done was called, must not be called; after the server answered early (error in
  * the middle), data is discarded. */
 bool ch_upload_write(struct ch_request *request, const void *data, size_t len);
 /* The body is whole: finish the request. Without this call the statement is never completed: the

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ch/ch_http_loop.h"
 #include "ch/ch_response.h"
 #include "ch/ch_ring.h"
@@ -28,6 +29,9 @@
 /* Of the head of an answer. */
 #define FIELDS_MAX     256u
 #define HEAD_BYTES_MAX ((size_t)1024 * 1024)
+/* What a request holds besides its ring: curl's buffer and a read that has to wait; an answer on its way. */
+#define BODY_BYTES   ((size_t)192 * 1024)
+#define ANSWER_BYTES ((size_t)64 * 1024)
 /* Of an answer that is found in the socket of a connection that can no longer be written to. */
 #define LATE_BYTES_MAX ((size_t)64 * 1024)
 
@@ -46,6 +50,8 @@ struct ch_pass {
     curl_socket_t socket;
     char reason[CURL_ERROR_SIZE];
     struct error error;
+
+    size_t held_bytes; /* of the budget */
 
     /* the request's body */
     struct ch_ring ring;
@@ -360,6 +366,7 @@ static void pass_free(struct ch_pass *pass)
     curl_easy_cleanup(pass->easy);
     curl_slist_free_all(pass->headers);
     ch_ring_clear(&pass->ring);
+    budget_give(pass->passer->config.budget, pass->held_bytes);
     buf_clear(&pass->late);
     error_clear(&pass->error);
     free(pass);
@@ -544,6 +551,26 @@ static void set_options(struct ch_pass *pass)
     curl_easy_setopt(easy, CURLOPT_CLOSESOCKETDATA, pass->passer);
 }
 
+/* The ring, with a read on top of its high-water mark, and curl's buffer; then the answer's. A request
+ * without a body is not refused: it may be somebody who asks how we are. */
+static bool take_memory(struct ch_pass *pass, int64_t body_bytes)
+{
+    struct ch_passer *passer = pass->passer;
+    size_t body = 2 * passer->config.buffer_bytes + BODY_BYTES;
+    size_t held = ANSWER_BYTES;
+    if (body_bytes >= 0 && (uint64_t)body_bytes < body)
+        body = (size_t)body_bytes;
+    held += body;
+    if (body == 0 || passer->n_passes == 1)
+        budget_take_anyway(passer->config.budget, held);
+    else if (!budget_take(passer->config.budget, held)) {
+        metrics_count(METRIC_body_memory_short_total, 1, "refused", NULL);
+        return false;
+    }
+    pass->held_bytes = held;
+    return true;
+}
+
 struct ch_pass *ch_pass_start(struct ch_passer *passer, const struct ch_pass_request *request,
                               const struct ch_pass_handler *handler, void *arg)
 {
@@ -565,10 +592,15 @@ struct ch_pass *ch_pass_start(struct ch_passer *passer, const struct ch_pass_req
     set_headers(pass, request);
     curl_easy_setopt(pass->easy, CURLOPT_URL, passer->url);
     bool sound = curl_easy_setopt(pass->easy, CURLOPT_REQUEST_TARGET, request->target) == CURLE_OK;
-    if (passer->closing || passer->n_passes > passer->config.requests_max || !sound) {
-        error_set(&pass->error, CHXA_E_BUSY, "%s",
-                  sound ? "too many requests are passed through to ClickHouse at once"
-                        : "the request is too long");
+    const char *refusal =
+        !sound ? "the request is too long"
+        : passer->closing || passer->n_passes > passer->config.requests_max
+            ? "too many requests are passed through to ClickHouse at once"
+        : !take_memory(pass, request->body_bytes)
+            ? "the bodies under way hold all the memory that they may (body_memory_bytes_max)"
+            : NULL;
+    if (refusal) {
+        error_set(&pass->error, CHXA_E_BUSY, "%s", refusal);
         pass_stop(pass, CURLE_OK);
         return pass;
     }

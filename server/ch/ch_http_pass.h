@@ -18,6 +18,7 @@
 #ifndef CHXA_CH_CH_HTTP_PASS_H
 #define CHXA_CH_CH_HTTP_PASS_H
 
+#include "base/budget.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -33,6 +34,8 @@ struct ch_passer_config {
     uint64_t connect_timeout_ms;
     size_t requests_max; /* at once; more are BUSY */
     size_t buffer_bytes; /* of a body that ClickHouse does not take: high-water mark */
+    struct budget
+        *budget; /* of what requests hold, or NULL. One with a body that does not fit is BUSY */
 };
 
 struct ch_pass_field {

@@ -148,3 +148,8 @@ bool native_block_begun(const struct native_block *block)
 {
     return block->packed.len > 0 || block->at < block->content_len;
 }
+
+size_t native_block_memory(const struct native_block *block)
+{
+    return block->packed.cap + (block->content ? block->content_len : 0);
+}

@@ -29,6 +29,8 @@ size_t native_block_put(struct native_block *block, const char *data, size_t len
                         const char **ret_problem);
 /* Content of the block that was completed last; 0: no more. */
 size_t native_block_take(struct native_block *block, char *to, size_t room);
+/* What it holds now, in bytes. */
+size_t native_block_memory(const struct native_block *block);
 /* In the middle of a block. */
 bool native_block_begun(const struct native_block *block);
 

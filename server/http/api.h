@@ -22,6 +22,7 @@ struct api {
     uint64_t wait_ms_default, wait_ms_max;
     size_t meta_bytes_max;
     uint64_t body_bytes_max; /* of a write; 0: no limit */
+    struct budget *budget;   /* of what bodies under way hold */
     /* the ClickHouse-compatible endpoint */
     struct ch_passer *passer;
     enum api_passthrough passthrough;

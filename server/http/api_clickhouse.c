@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ch/ch_http_pass.h"
 #include "ch/sql.h"
 
@@ -30,6 +31,7 @@ void front_free(struct front *front)
     buf_clear(&front->rows);
     free(front->statement);
     free(front->query_id);
+    budget_give(front->budget, front->held);
     free(front);
 }
 
@@ -186,6 +188,7 @@ static bool make_decoder(struct front *front)
                            "decompress=1 together with a Content-Encoding is not supported");
         return false;
     }
+    front->clear = !blocks && coding == BODY_CLEAR;
     front->decoder = body_decoder_new(blocks ? BODY_NATIVE : coding);
     return true;
 }
@@ -303,6 +306,36 @@ static bool decide(struct front *front, bool whole)
     return true;
 }
 
+static size_t front_bytes(const struct front *front)
+{
+    size_t decoder = front->decoder ? body_decoder_memory(front->decoder) : 0;
+    return decoder + front->raw.cap + front->text.cap + front->rows.cap;
+}
+
+void front_count(struct front *front)
+{
+    size_t bytes = front_bytes(front);
+    if (bytes < front->held)
+        budget_hold(front->budget, &front->held, bytes);
+}
+
+int front_decode(struct front *front, char *to, size_t room, size_t *ret_len, struct error *error)
+{
+    int code = body_decoder_take(front->decoder, to, room, ret_len, error);
+    /* Counted when it is there: one step of one body at a time may be over the limit. */
+    size_t bytes = front_bytes(front);
+    if (code || budget_hold(front->budget, &front->held, bytes))
+        return code;
+    metrics_count(METRIC_body_memory_short_total, 1, "refused", NULL);
+    if (bytes > front->budget->bytes_max)
+        return error_set(error, CHXA_E_UNSUPPORTED_ENCODING,
+                         "unpacking the body takes %zu bytes, more than body_memory_bytes_max",
+                         bytes);
+    return error_set(error, CHXA_E_BUSY,
+                     "the bodies under way hold all the memory that they may "
+                     "(body_memory_bytes_max)");
+}
+
 /* Decodes what has come. False: it was decided, or answered. */
 static bool sniff(struct front *front, bool whole)
 {
@@ -310,8 +343,7 @@ static bool sniff(struct front *front, bool whole)
     struct error error = {0};
     size_t len = 0;
     int code;
-    while ((code = body_decoder_take(front->decoder, piece, sizeof piece, &len, &error)) == 0 &&
-           len) {
+    while ((code = front_decode(front, piece, sizeof piece, &len, &error)) == 0 && len) {
         buf_append(&front->text, piece, len);
         if (decide(front, false))
             return false;
@@ -342,7 +374,10 @@ static void body_data(struct http_request *request, void *arg, const char *data,
         sniff(front, false);
         break;
     case FRONT_WRITING:
-        body_decoder_put(front->decoder, data, len);
+        if (front->clear && front->wanted && !front->ended)
+            coord_write_data(front->write, data, len);
+        else
+            body_decoder_put(front->decoder, data, len);
         front_feed(front);
         break;
     case FRONT_PASSING:
@@ -408,6 +443,7 @@ void api_clickhouse(struct api_call *call)
     struct http_request *request = call->request;
     const char *method = http_request_method(request);
     front->call = call;
+    front->budget = call->api->budget;
     front->request = request;
     front->raw.bytes_max = RAW_BYTES_MAX;
     if (!check_own_names(front) || !read_names(front))

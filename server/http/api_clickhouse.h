@@ -35,10 +35,14 @@ struct front {
 
     /* SNIFFING and WRITING: the body in clear */
     struct body_decoder *decoder;
+    bool clear; /* the body is not packed: once its statement is known, the decoder is passed by */
     struct buf raw;   /* as it came, while it may have to be passed on */
     struct buf text;  /* the URL's query and the body's beginning */
     size_t body_at;   /* where in text the body begins */
     size_t try_again; /* text is looked at again when it is so long */
+
+    struct budget *budget; /* the API's */
+    size_t held;           /* of it, for all of these */
 
     /* WRITING */
     char *statement; /* up to the rows; owned */
@@ -60,6 +64,12 @@ struct front {
 void front_free(struct front *front);
 /* Reads the body, or goes on reading it. */
 void front_read(struct front *front);
+
+/* Counts anew what it holds, when that has become less. */
+void front_count(struct front *front);
+/* Up to room bytes of the body in clear; *ret_len 0: it has to come first. BUSY when that takes more memory
+ * than is left, UNSUPPORTED_ENCODING when it is more than there can be. */
+int front_decode(struct front *front, char *to, size_t room, size_t *ret_len, struct error *error);
 
 /* ---- api_clickhouse_write.c ---- */
 

@@ -194,6 +194,7 @@ void front_pass(struct front *front)
     if (front->raw.len)
         ch_pass_write(front->pass, front->raw.data, front->raw.len);
     buf_clear(&front->raw);
+    front_count(front);
     if (front->body_over)
         ch_pass_end(front->pass);
     else if (request.body_bytes != 0 && !front->reading)

@@ -45,7 +45,7 @@ static bool feed_piece(struct front *front)
         coord_write_data(front->write, front->rows.data + front->rows_at - len, len);
         return true;
     }
-    int code = body_decoder_take(front->decoder, piece, sizeof piece, &len, &error);
+    int code = front_decode(front, piece, sizeof piece, &len, &error);
     if (code) {
         front->ended = true;
         coord_write_fail(front->write, code, error_message(&error));
@@ -312,6 +312,8 @@ void front_write(struct front *front)
     const char *why = coord_not_ready(front->call->api->coord);
     front->state = FRONT_WRITING;
     buf_clear(&front->raw);
+    buf_clear(&front->text);
+    front_count(front);
     if (front->reading && !front->body_over)
         http_request_pause(front->request); /* until the coordinator wants rows */
     if (why) {

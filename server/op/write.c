@@ -509,7 +509,9 @@ static void write_insert(struct op *op)
     op_sent(op);
     free(params);
     buf_clear(&sql);
-    write->flow(write->arg, true);
+    write->held_back = !ch_upload_takes(write->upload);
+    if (!write->held_back)
+        write->flow(write->arg, true);
 }
 
 /* ---- link ---- */

@@ -316,6 +316,50 @@ START_TEST(deflate_without_its_wrapping)
 }
 END_TEST
 
+/* A header is enough to make a decoder hold megabytes; it says so. */
+START_TEST(memory_is_told)
+{
+    char space[64] = {0};
+    struct buf body = {0}, want = {0};
+    struct error error = {0};
+    size_t len = 0;
+    make(_i, &body, &want);
+    struct body_decoder *decoder = body_decoder_new((enum body_coding)_i);
+    body_decoder_put(decoder, body.data, body.len);
+    ck_assert_int_eq(body_decoder_take(decoder, space, sizeof space, &len, &error), 0);
+    size_t memory = body_decoder_memory(decoder);
+    ck_assert_uint_ge(memory, body.len);
+    ck_assert_uint_lt(memory, (size_t)16 << 20);
+    if (_i == BODY_NATIVE)
+        ck_assert_uint_ge(memory, plain_len / 2);
+    body_decoder_free(decoder);
+    buf_clear(&body);
+    buf_clear(&want);
+}
+END_TEST
+
+START_TEST(memory_of_a_wide_window)
+{
+    char out[4096];
+    size_t len = 0;
+    struct error error = {0};
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    char packed[4096];
+    ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, 27);
+    ZSTD_inBuffer in = {plain, 100, 0}, none = {plain, 0, 0};
+    ZSTD_outBuffer to = {packed, sizeof packed, 0};
+    ZSTD_compressStream2(context, &to, &in, ZSTD_e_continue);
+    ZSTD_compressStream2(context, &to, &none, ZSTD_e_end);
+    ZSTD_freeCCtx(context);
+    struct body_decoder *decoder = body_decoder_new(BODY_ZSTD);
+    ck_assert_uint_lt(body_decoder_memory(decoder), (size_t)1 << 20);
+    body_decoder_put(decoder, packed, to.pos - 4);
+    ck_assert_int_eq(body_decoder_take(decoder, out, sizeof out, &len, &error), 0);
+    ck_assert_uint_ge(body_decoder_memory(decoder), (size_t)1 << 27);
+    body_decoder_free(decoder);
+}
+END_TEST
+
 START_TEST(bytes_behind_the_end)
 {
     struct buf body = {0}, want = {0}, out = {0};
@@ -378,6 +422,8 @@ int main(void)
     tcase_add_loop_test(tcase, is_not_whole_when_cut, 0, N_CODINGS);
     tcase_add_loop_test(tcase, damage_is_harmless, 0, N_CODINGS);
     tcase_add_loop_test(tcase, bytes_behind_the_end, 0, N_CODINGS);
+    tcase_add_loop_test(tcase, memory_is_told, 0, N_CODINGS);
+    tcase_add_test(tcase, memory_of_a_wide_window);
     tcase_add_test(tcase, deflate_without_its_wrapping);
     tcase_add_test(tcase, a_block_of_a_server);
     tcase_add_test(tcase, a_block_that_claims_too_much);

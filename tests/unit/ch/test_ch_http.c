@@ -4,6 +4,7 @@
  * real one does not produce on demand. The real servers are in tests/contract/ch.
  */
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ch/ch_http.h"
 #include "fake_clickhouse.h"
 
@@ -68,9 +69,12 @@ static struct ch_client_config config_for(const char *url)
     };
 }
 
+static struct budget budget;
+
 static void start_with(const struct fake_step *steps, size_t n_steps, size_t connections_max,
                        size_t queue_max)
 {
+    budget = (struct budget){.bytes_max = SIZE_MAX};
     char url[64];
     struct error error = {0};
     uv_loop_init(&loop);
@@ -82,6 +86,7 @@ static void start_with(const struct fake_step *steps, size_t n_steps, size_t con
     config.password = "pass";
     config.connections_max = connections_max;
     config.queue_max = queue_max;
+    config.budget = &budget;
     ck_assert_int_eq(ch_client_new(&loop, &config, &client, &error), 0);
     memset(results, 0, sizeof results);
     client_closed = false;
@@ -145,6 +150,7 @@ static void finish(int n_requests)
     while (!client_closed)
         uv_run(&loop, UV_RUN_ONCE);
     fake_stop(&fake);
+    ck_assert_uint_eq(budget.bytes, 0);
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
     buf_clear(&fake.received);
@@ -591,6 +597,85 @@ START_TEST(upload_without_rows_is_never_sent_twice)
 }
 END_TEST
 
+/* ---- memory for uploads ---- */
+
+START_TEST(uploads_wait_for_memory_and_hold_none)
+{
+    static const struct fake_step step = {OK_ANSWER("", 0)};
+    start_with(&step, 1, 16, 100);
+    size_t each = ch_upload_memory(client);
+    budget.bytes_max = 4 * each; /* a quarter is not for uploads */
+    struct ch_request *requests[6];
+    for (int i = 0; i < 6; i++) {
+        requests[i] = upload(i);
+        ck_assert_int_eq(ch_upload_takes(requests[i]), i < 3);
+    }
+    ck_assert_uint_eq(budget.bytes, 3 * each);
+    ck_assert_double_eq(metrics_value(METRIC_body_memory_short_total, "waited", NULL), 1);
+    run_ms(50);
+    ck_assert_int_eq(results[3].drains, 0);
+    for (int i = 0; i < 6; i++) {
+        ck_assert_int_eq(results[i].drains, i >= 3); /* told once that it may go on */
+        ck_assert(ch_upload_takes(requests[i]));
+        ck_assert(ch_upload_write(requests[i], "row\n", 4));
+        ch_upload_end(requests[i]);
+        run_until(i);
+        ck_assert_int_eq(results[i].code, 0);
+        run_ms(20); /* the next one starts */
+    }
+    metrics_clear();
+    finish(6);
+}
+END_TEST
+
+START_TEST(one_upload_runs_whatever_others_hold)
+{
+    START({OK_ANSWER("", 0)});
+    budget.bytes_max = 100;
+    budget_take_anyway(&budget, 90);
+    struct ch_request *request = upload(0);
+    ck_assert(ch_upload_takes(request));
+    struct ch_request *other = upload(1);
+    ck_assert(!ch_upload_takes(other));
+    ck_assert(!ch_upload_write(other, "row\n", 4)); /* taken, though it has to wait */
+    ch_upload_end(other);
+    ch_upload_write(request, "row\n", 4);
+    ch_upload_end(request);
+    run_until(1);
+    ck_assert_int_eq(results[0].code, 0);
+    ck_assert_int_eq(results[1].code, 0);
+    ck_assert_uint_eq(results[1].sent_bytes, 4);
+    budget_give(&budget, 90);
+    metrics_clear();
+    finish(2);
+}
+END_TEST
+
+/* Somebody else's memory, given back, starts it; time ends it when none comes. */
+START_TEST(an_upload_waits_for_memory_of_others)
+{
+    START({OK_ANSWER("", 0)});
+    size_t each = ch_upload_memory(client);
+    budget.bytes_max = 8 * each;
+    budget_take_anyway(&budget, 5 * each);
+    struct ch_request *request = upload(0);
+    struct ch_statement statement = {.sql = "INSERT INTO t FORMAT TSV", .timeout_ms = 100};
+    ch_upload(client, &statement, NULL, on_drain, on_answer, &results[1]);
+    struct ch_request *third = upload(2);
+    run_until(1);
+    ck_assert_int_eq(results[1].code, CHXA_E_CLICKHOUSE_UNAVAILABLE);
+    ck_assert_int_eq(results[1].drains, 0);
+    budget_give(&budget, 5 * each);
+    run_ms(20);
+    ck_assert_int_eq(results[2].drains, 1);
+    ch_request_cancel(request);
+    ch_request_cancel(third);
+    run_until(2);
+    metrics_clear();
+    finish(3);
+}
+END_TEST
+
 /* ---- queue, time, cancel, close ---- */
 
 START_TEST(queue_is_bounded_and_in_order)
@@ -964,6 +1049,9 @@ int main(void)
     tcase_add_loop_test(queries, idle_connection_that_was_closed_is_not_used, 0, 4);
     tcase_add_loop_test(queries, statement_is_never_sent_twice, 0, 2);
     tcase_add_test(queries, queue_is_bounded_and_in_order);
+    tcase_add_test(queries, uploads_wait_for_memory_and_hold_none);
+    tcase_add_test(queries, one_upload_runs_whatever_others_hold);
+    tcase_add_test(queries, an_upload_waits_for_memory_of_others);
     tcase_add_test(queries, time_runs_out);
     tcase_add_test(queries, cancelled_query);
     tcase_add_test(queries, close_cancels_what_runs_and_waits);
