@@ -29,6 +29,9 @@ enum chxa_state chxa_state_from_name(const char *text);
 
 #define CHXA_XID_BYTES_MAX  280u
 #define CHXA_HASH_HEX_BYTES 64u
+/* Of a body's hash that is not SHA-256; as many hex digits follow. */
+#define CHXA_BODY_HASH_PREFIX    "poly1305:"
+#define CHXA_BODY_HASH_BYTES_MAX (sizeof CHXA_BODY_HASH_PREFIX - 1 + CHXA_HASH_HEX_BYTES)
 
 /* 1-280 characters of A-Z a-z 0-9 . _ : - (write ids, sink and node names follow the same rule),
  * but not "." or "..", which mean something else in a path, a URL and a znode. */
@@ -82,7 +85,8 @@ struct chxa_write {
     int64_t time_ms;
     struct chxa_target target;
     char query_hash[CHXA_HASH_HEX_BYTES + 1]; /* SHA-256 of the statement as the client sent it */
-    char body_hash[CHXA_HASH_HEX_BYTES + 1];  /* SHA-256 of the body as the client sent it */
+    char body_hash[CHXA_BODY_HASH_BYTES_MAX +
+                   1]; /* of the body: SHA-256 as hex, or poly1305:… (server/base/hash.h) */
     uint64_t body_bytes;
     uint64_t rows;
     uint64_t bytes;

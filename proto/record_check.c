@@ -111,6 +111,13 @@ static bool is_hash(const char *hex)
     return strspn(hex, "0123456789abcdef") == CHXA_HASH_HEX_BYTES;
 }
 
+static bool is_body_hash(const char *text)
+{
+    static const char prefix[] = CHXA_BODY_HASH_PREFIX;
+    size_t len = sizeof prefix - 1;
+    return is_hash(strncmp(text, prefix, len) == 0 ? text + len : text);
+}
+
 static bool is_number(uint64_t number)
 {
     return number <= CHXA_NUMBER_MAX;
@@ -195,7 +202,7 @@ int chxa_write_check(const struct chxa_write *write)
                 write->time_ms >= 0 && is_name(target->database) && is_name(target->table) &&
                 (target->schema == NULL || is_text(target->schema, CHXA_SCHEMA_BYTES_MAX)) &&
                 target->n_roots <= CHXA_ROOTS_MAX && is_hash(write->query_hash) &&
-                is_hash(write->body_hash) && is_number(write->body_bytes) &&
+                is_body_hash(write->body_hash) && is_number(write->body_bytes) &&
                 is_number(write->rows) && is_number(write->bytes) &&
                 write->n_parts <= CHXA_PARTS_PER_WRITE_MAX;
     for (size_t i = 0; good && i < target->n_roots; i++)

@@ -237,6 +237,17 @@ static void read_bool(struct reader *reader, const char *key, bool *ret)
         fail(reader, CHXA_E_INVALID_RECORD);
 }
 
+static void read_body_hash(struct reader *reader, char ret[CHXA_BODY_HASH_BYTES_MAX + 1])
+{
+    if (reader->code != 0)
+        return;
+    const json_t *value = json_object_get(reader->object, "body_hash");
+    if (json_is_string(value) && json_string_length(value) <= CHXA_BODY_HASH_BYTES_MAX)
+        memcpy(ret, json_string_value(value), json_string_length(value) + 1);
+    else
+        fail(reader, CHXA_E_INVALID_RECORD);
+}
+
 static void read_hash(struct reader *reader, const char *key, char ret[CHXA_HASH_HEX_BYTES + 1])
 {
     if (reader->code != 0)
@@ -445,7 +456,7 @@ int chxa_write_decode(const char *text, size_t text_bytes, struct chxa_write *re
     read_text(&reader, "schema", false, &write.target.schema);
     read_roots(&reader, &write.target);
     read_hash(&reader, "query_hash", write.query_hash);
-    read_hash(&reader, "body_hash", write.body_hash);
+    read_body_hash(&reader, write.body_hash);
     read_number(&reader, "body_bytes", CHXA_NUMBER_MAX, &write.body_bytes);
     read_number(&reader, "rows", CHXA_NUMBER_MAX, &write.rows);
     read_number(&reader, "bytes", CHXA_NUMBER_MAX, &write.bytes);

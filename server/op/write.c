@@ -99,7 +99,7 @@ struct coord_write *coord_write_start(struct coord *coord, const struct coord_wr
     for (size_t i = 0; i < params->n_settings; i++)
         write->settings[write->n_settings++] = (struct ch_param){
             mem_strdup(params->settings[i].name), mem_strdup(params->settings[i].value)};
-    write->hash = hash_new();
+    write->hash = hash_new_fingerprint(NULL);
     op_start(&write->op, &write_kind, coord, NULL, NULL);
     return write;
 }
@@ -276,11 +276,14 @@ static void write_admit(struct op *op)
 
 /* ---- compare ---- */
 
+_Static_assert(HASH_FINGERPRINT_BYTES == CHXA_BODY_HASH_BYTES_MAX,
+               "a body's fingerprint is what a record has room for");
+
 static void compare_body(struct coord_write *write)
 {
     struct op *op = &write->op;
-    char body_hash[HASH_HEX_BYTES + 1];
-    hash_final(write->hash, body_hash);
+    char body_hash[HASH_FINGERPRINT_BYTES + 1];
+    hash_final_fingerprint(write->hash, body_hash);
     write->hash = NULL;
     const struct chxa_write *known = find_write(op->txn, write->write_id);
     assert(known != NULL);
@@ -309,6 +312,8 @@ static void write_compare(struct op *op)
                 write->write_id);
     } else {
         write->replaying = true;
+        hash_free(write->hash);
+        write->hash = hash_new_fingerprint(known->body_hash);
         write->flow(write->arg, true);
     }
 }
@@ -662,7 +667,7 @@ static void write_record(struct op *op)
     entry->write_id = mem_strdup(write->write_id);
     entry->seq = ++op->txn->last_seq;
     entry->time_ms = clock_wall_ms();
-    hash_final(write->hash, entry->body_hash);
+    hash_final_fingerprint(write->hash, entry->body_hash);
     write->hash = NULL;
     struct store_fence fence;
     store_settle_add_write(

@@ -71,6 +71,37 @@ START_TEST(errors_move)
 }
 END_TEST
 
+/* RFC 8439 section 2.5.2, without the s that it adds. */
+START_TEST(fingerprints)
+{
+    static const char known[] =
+        "poly1305:85d6be7857556d337f4452fe42d506a8a7039d36354384c8776c94ffcab7318d";
+    static const char text[] = "Cryptographic Forum Research Group";
+    static const char sha256[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    char one[HASH_FINGERPRINT_BYTES + 1], other[HASH_FINGERPRINT_BYTES + 1];
+    struct hash *hash = hash_new_fingerprint(known);
+    hash_update(hash, text, 5);
+    hash_update(hash, text + 5, strlen(text) - 5);
+    hash_final_fingerprint(hash, one);
+    ck_assert_str_eq(one, known);
+    hash = hash_new_fingerprint(sha256); /* as earlier versions recorded them */
+    hash_update(hash, "abc", 3);
+    hash_final_fingerprint(hash, one);
+    ck_assert_str_eq(one, sha256);
+    for (int i = 0; i < 3; i++) {
+        hash = hash_new_fingerprint(i ? one : NULL);
+        hash_update(hash, i == 2 ? "abd" : "abc", 3);
+        hash_final_fingerprint(hash, i ? other : one);
+        if (i)
+            ck_assert_int_eq(strcmp(one, other) == 0, i == 1);
+    }
+    hash = hash_new_fingerprint(NULL);
+    hash_update(hash, "abc", 3);
+    hash_final_fingerprint(hash, other);
+    ck_assert_str_ne(one, other); /* another key */
+}
+END_TEST
+
 START_TEST(hashes)
 {
     char hex[HASH_HEX_BYTES + 1];
@@ -144,6 +175,7 @@ int main(void)
     tcase_add_test(t, buf_bound_changes_nothing);
     tcase_add_test(t, errors_move);
     tcase_add_test(t, hashes);
+    tcase_add_test(t, fingerprints);
     tcase_add_test(t, hex_digits);
     tcase_add_test(t, log_lines);
     tcase_add_test(t, mem_helpers);

@@ -57,7 +57,7 @@ static inline struct chxa_write fixture_write(void)
                    .roots = calloc(2, sizeof(char *)),
                    .n_roots = 2},
         .query_hash = HASH_A,
-        .body_hash = HASH_B,
+        .body_hash = CHXA_BODY_HASH_PREFIX HASH_B,
         .body_bytes = 12345,
         .rows = 1000,
         .bytes = 5000000000u,

@@ -313,6 +313,8 @@ START_TEST(encode_refuses_bad_writes)
     REFUSED_WRITE(w.query_hash[0] = 'G');
     REFUSED_WRITE(w.query_hash[63] = '\0');
     REFUSED_WRITE(w.body_hash[0] = 'A'); /* lower case only */
+    REFUSED_WRITE(snprintf(w.body_hash, sizeof w.body_hash, CHXA_BODY_HASH_PREFIX "%s", "1234"));
+    REFUSED_WRITE(snprintf(w.body_hash, sizeof w.body_hash, "sha1:%s", HASH_B));
     REFUSED_WRITE(w.rows = UINT64_MAX);
     REFUSED_WRITE(w.bytes = UINT64_MAX);
     REFUSED_WRITE(w.body_bytes = UINT64_MAX);
