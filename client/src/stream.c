@@ -24,7 +24,7 @@
 #include <strings.h>
 
 #define QUEUE_BYTES ((size_t)1 << 20)
-#define WORTH_BYTES ((size_t)64 << 10) /* less is not sent before HOLD_MS, or the end */
+#define WORTH_BYTES ((size_t)256 << 10) /* less is not sent before HOLD_MS, or the end */
 #define HOLD_MS     1000u
 #define IDLE_MS_MAX 29000u
 
