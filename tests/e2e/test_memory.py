@@ -70,7 +70,7 @@ def test_five_gigabytes(engine, node, xid):
 
 @pytest.mark.memory
 def test_many_writes_at_once(engine, node, xid):
-    """Fifty fast clients and one slow ClickHouse: back-pressure, not memory."""
+    """Sixty-four fast clients and one slow ClickHouse: back-pressure, not memory."""
     client = Client(node.url)
     table = engine.make("t", COLUMNS, DEFINITION)
     client.begin(xid).ok((200, 201))
@@ -83,12 +83,13 @@ def test_many_writes_at_once(engine, node, xid):
         except BaseException as failure:
             failures.append(failure)
 
-    threads = [threading.Thread(target=writer) for _ in range(50)]
+    threads = [threading.Thread(target=writer) for _ in range(64)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
-    assert node.memory_peak_bytes() < 2 * LIMIT
+    print(f"\n64 bodies at once: chxad at most {node.memory_peak_bytes() / MB:.1f} MB resident")
+    assert node.memory_peak_bytes() < LIMIT
     client.commit(xid).ok()
-    assert engine.count(table) == 50 * 4 * MB // ROW_BYTES
+    assert engine.count(table) == 64 * 4 * MB // ROW_BYTES
