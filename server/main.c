@@ -203,6 +203,7 @@ static int start_http(struct daemon *daemon, struct error *error)
         .keep_alive_ms = config->http_keep_alive_ms,
         .write_timeout_ms = config->http_write_timeout_ms,
         .drain_bytes_max = config->http_drain_bytes_max,
+        .budget = &daemon->body_memory,
     };
     int code = http_server_start(&daemon->loop, config->listen, &http, api_handle, &daemon->api,
                                  &daemon->http, error);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "http/http_private.h"
 
 #include <assert.h>
@@ -93,6 +94,7 @@ static void conn_free(struct http_conn *conn)
         conn->next->prev = conn->prev;
     buf_clear(&conn->head);
     buf_clear(&conn->rest);
+    budget_give(server->config.budget, conn->held);
     free(conn);
     server_conn_closed(server);
 }
@@ -349,6 +351,8 @@ static void conn_dispatch(struct http_conn *conn)
     http_body_init(&conn->body, head.framing, head.content_length);
     conn->drained_bytes = 0;
     conn->request = request_new(conn, &head);
+    conn->request->held = conn->held;
+    conn->held = 0;
     conn_set_state(conn, conn->body.done ? CONN_WAIT : CONN_BODY);
     server->handler(conn->request, server->arg);
 }
@@ -365,6 +369,16 @@ static size_t conn_input_head(struct http_conn *conn, const char *data, size_t l
         return len;
     }
     buf_append(&conn->head, data + skip, used - skip);
+    size_t held = conn->head.cap > HTTP_FREE_BYTES ? conn->head.cap : 0;
+    if (!budget_hold(conn->server->config.budget, &conn->held, held)) {
+        metrics_count(METRIC_body_memory_short_total, 1, "refused", NULL);
+        buf_clear(&conn->head);
+        error_set(&error, CHXA_E_BUSY,
+                  "requests under way hold all the memory that they may (body_memory_bytes_max)");
+        conn_refuse(conn, &error);
+        error_clear(&error);
+        return len;
+    }
     if (conn->scan.state == HTTP_SCAN_DONE)
         conn_dispatch(conn);
     else if (!started && conn->head.len)
@@ -392,6 +406,10 @@ static size_t conn_input_body(struct http_conn *conn, const char *data, size_t l
     }
     if (content_len)
         request_deliver(request, content, content_len);
+    if (request->no_memory) {
+        conn_abort_body(conn, CHXA_E_BUSY);
+        return len;
+    }
     if (conn->body.done && conn->state == CONN_BODY)
         conn_set_state(conn, CONN_WAIT);
     return used;

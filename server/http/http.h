@@ -20,6 +20,7 @@
 #ifndef CHXA_HTTP_HTTP_H
 #define CHXA_HTTP_HTTP_H
 
+#include "base/budget.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -44,6 +45,8 @@ struct http_config {
     uint64_t keep_alive_ms;    /* idle between requests; announced in Keep-Alive; at least 3000 */
     uint64_t write_timeout_ms; /* client does not take its answer */
     size_t drain_bytes_max;
+    struct budget
+        *budget; /* of what is kept of long heads and collected bodies, or NULL; past it: BUSY */
 };
 
 typedef void http_handler(struct http_request *request, void *arg);
@@ -93,7 +96,8 @@ struct http_body_handler {
     /* The body arrived whole. Exactly one of on_end and on_abort comes, unless the handler replies
      * first: after its reply nothing of the body is told any more. */
     void (*on_end)(struct http_request *request, void *arg);
-    /* It will not: BODY_TRUNCATED (client gone or framing broken), REQUEST_TIMEOUT, BODY_TOO_LARGE.
+    /* It will not: BODY_TRUNCATED (client gone or framing broken), REQUEST_TIMEOUT, BODY_TOO_LARGE;
+     * BUSY, of a body that is collected.
      * When the connection still works the handler's reply is sent; replying is always allowed, and
      * needed. */
     void (*on_abort)(struct http_request *request, void *arg, int code);

@@ -24,6 +24,8 @@
 #define HTTP_READ_HEAD_BYTES (16u * 1024u)
 #define HTTP_READ_CHUNK_BYTES                                                                      \
     (128u * 1024u) /* chunked: a pause may leave this much behind, kept per connection */
+#define HTTP_FREE_BYTES                                                                            \
+    (32u * 1024u) /* of a head or a collected body: not counted against the budget */
 #define HTTP_LINGER_MS 2000u
 #define HTTP_REPLY_BYTES                                                                           \
     (256u * 1024u)            /* of a reply in pieces, waiting to be sent: high-water mark */
@@ -83,6 +85,7 @@ struct http_conn {
     enum conn_state state;
     struct http_head_scan scan;
     struct buf head; /* of a head that is not complete */
+    size_t held;     /* of the budget, for it */
     struct http_body body;
     struct buf rest; /* bytes read and not parsed yet, from rest_at on */
     size_t rest_at;
@@ -115,6 +118,9 @@ struct http_request {
     void *gone_arg;
     void (*closed)(struct http_request *request, void *arg);
     void *closed_arg;
+    struct budget *budget; /* the server's, which a request may outlive */
+    size_t held;           /* of it, for the head and what is collected */
+    bool no_memory;
     struct buf collected;
     void (*collect_done)(struct http_request *request, void *arg, int code, const char *body,
                          size_t len);

@@ -3,6 +3,7 @@
  * A request as its handler sees it; see http.h for the rules and http_private.h for lifetimes.
  */
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "http/http_private.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@ struct http_request *request_new(struct http_conn *conn, struct http_head *head)
     struct http_request *request = mem_alloc(sizeof *request);
     request->conn = conn;
     request->loop = conn->server->loop;
+    request->budget = conn->server->config.budget;
     request->head = *head;
     *head = (struct http_head){0};
     return request;
@@ -26,6 +28,7 @@ void request_free(struct http_request *request)
         request->closed(request, request->closed_arg);
     http_head_clear(&request->head);
     buf_clear(&request->collected);
+    budget_give(request->budget, request->held);
     free(request);
 }
 
@@ -216,7 +219,13 @@ static void collect_finish(struct http_request *request, int code)
 static void collect_data(struct http_request *request, void *arg, const char *data, size_t len)
 {
     (void)arg;
+    size_t before = request->collected.cap;
     buf_append(&request->collected, data, len);
+    size_t more = request->collected.cap > HTTP_FREE_BYTES ? request->collected.cap - before : 0;
+    if (!budget_hold(request->budget, &request->held, request->held + more)) {
+        metrics_count(METRIC_body_memory_short_total, 1, "refused", NULL);
+        request->no_memory = true;
+    }
 }
 
 static void collect_end(struct http_request *request, void *arg)

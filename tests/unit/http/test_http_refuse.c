@@ -319,6 +319,77 @@ START_TEST(a_url_of_one_mebibyte)
 }
 END_TEST
 
+/* ---- memory ---- */
+
+static struct budget budget;
+
+static void setup_short(void)
+{
+    test_server_init(&server);
+    budget = (struct budget){.bytes_max = (size_t)600 * 1024};
+    server.config.budget = &budget;
+    server.config.head_bytes_max = server.config.url_bytes_max = (size_t)1 << 20;
+    test_server_start(&server);
+}
+
+static void teardown_short(void)
+{
+    test_server_stop(&server, 1000);
+    ck_assert_uint_eq(budget.bytes, 0);
+}
+
+/* Heads that do not end, of 150 KB each: two fit. */
+START_TEST(long_heads_share_one_memory)
+{
+    int fds[3];
+    char *text = mem_alloc(150001);
+    memset(text, 'a', 150000);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = client_connect(&server);
+        client_puts(fds[i], "GET /ok?");
+        client_puts(fds[i], text);
+        sleep_ms(100);
+    }
+    char *all = client_read_all(fds[2]);
+    ck_assert_int_eq(answer_status(all), 503);
+    ck_assert_ptr_nonnull(strstr(all, "body_memory_bytes_max"));
+    ck_assert_ptr_nonnull(strstr(all, "Retry-After: 1\r\n"));
+    free(all);
+    for (int i = 0; i < 2; i++) {
+        client_puts(fds[i], " HTTP/1.1\r\nHost: a\r\n\r\n");
+        expect_answer(fds[i], 200, "ok");
+    }
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    free(text);
+}
+END_TEST
+
+/* Bodies that are collected, likewise; small ones are not counted. */
+START_TEST(collected_bodies_share_one_memory)
+{
+    int fds[3];
+    char *text = mem_alloc(150001);
+    memset(text, 'a', 150000);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = client_connect(&server);
+        client_puts(fds[i], "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 150001\r\n\r\n");
+        client_puts(fds[i], text);
+        sleep_ms(100);
+    }
+    char *all = client_read_all(fds[2]);
+    ck_assert_int_eq(answer_status(all), 503);
+    free(all);
+    int small = client_connect(&server);
+    client_puts(small, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    expect_answer(small, 200, "hello");
+    close(small);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
+    free(text);
+}
+END_TEST
+
 static void setup_few(void)
 {
     test_server_init(&server);
@@ -416,5 +487,11 @@ int main(void)
     tcase_add_test(tcase, bad_addresses);
     tcase_add_test(tcase_with(suite, "large", setup_large), a_url_of_one_mebibyte);
     tcase_add_test(tcase_with(suite, "few", setup_few), too_many_connections_are_told);
+    TCase *memory = tcase_create("memory");
+    tcase_set_timeout(memory, 60);
+    tcase_add_checked_fixture(memory, setup_short, teardown_short);
+    tcase_add_test(memory, long_heads_share_one_memory);
+    tcase_add_test(memory, collected_bodies_share_one_memory);
+    suite_add_tcase(suite, memory);
     return suite_run(suite);
 }
