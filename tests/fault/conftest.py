@@ -11,6 +11,7 @@ _spec = importlib.util.spec_from_file_location("e2e_conftest", TESTS / "e2e" / "
 _e2e = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_e2e)
 
+pytest_configure = _e2e.pytest_configure
 folder = _e2e.folder
 lab = _e2e.lab
 engine_name = _e2e.engine_name
