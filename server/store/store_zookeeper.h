@@ -87,6 +87,7 @@ struct zk_store {
 
     TAILQ_HEAD(zk_changes, zk_call) changes; /* wait to be sent */
     bool gathering;                          /* they are sent when the answer is dealt with */
+    uint64_t n_groups;                       /* of those that are sent again */
 };
 
 /* ---- store_zookeeper_call.c ---- */
@@ -109,8 +110,8 @@ struct zk_call {
     bool sets_sink;
     /* A change: its operations, until it is answered. It travels in another call's batch. */
     struct zk_multi *multi;
-    bool decides; /* its run is `sent` with it */
-    bool alone;   /* was refused for the sake of another one: shares no multi any more */
+    bool decides;   /* its run is `sent` with it */
+    uint64_t group; /* was refused for the sake of another one: shares multis with these only */
     TAILQ_ENTRY(zk_call) change_link; /* in zk->changes */
     struct zk_batch *batch;           /* whose changes this call carries */
 

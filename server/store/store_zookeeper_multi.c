@@ -11,7 +11,8 @@
  * Outcomes
  *   done            of all: the multi is atomic
  *   refused         none was done. The one whose operation it was is answered so; the others are
- *                   sent again, each alone, unless they were answered meanwhile (deadline)
+ *                   sent again, unless they were answered meanwhile (deadline): those before it
+ *                   together, nothing was wrong with them, and those behind it together
  *   epoch refused   of all
  *   unknown         of all, as if each had been out alone
  *
@@ -120,7 +121,7 @@ static bool fits(const struct zk_batch *batch, const struct zk_multi *all,
     if (batch->n_changes == 0)
         return true;
     const struct zk_call *first = batch->changes[0];
-    return batch->n_changes < BATCH_MAX && !first->alone && !change->alone &&
+    return batch->n_changes < BATCH_MAX && first->group == change->group &&
            all->n_ops + change->multi->n_ops <= ZK_MULTI_MAX &&
            all->bytes + change->multi->bytes <= BATCH_BYTES_MAX &&
            change->multi->ops[0].check_op.version == all->ops[0].check_op.version;
@@ -193,9 +194,9 @@ void zk_change_send(struct zk_call *call, struct zk_multi *multi, bool decides)
 /* ---- the answer ---- */
 
 /* Refused with a multi in which it was not to blame: nothing of it was done. */
-static void change_again(struct zk_call *change, struct zk_changes *ret_again)
+static void change_again(struct zk_call *change, uint64_t group, struct zk_changes *ret_again)
 {
-    change->alone = true;
+    change->group = group;
     change->run->sent = false;
     TAILQ_INSERT_TAIL(ret_again, change, change_link);
 }
@@ -216,16 +217,19 @@ static void batch_answered(struct zk_call *call)
     struct zk_changes again = TAILQ_HEAD_INITIALIZER(again);
     bool refused = call->rc != ZOK && !call->unsent && !zk_rc_unknown(call->rc);
     bool to_one = refused && batch->n_changes > 1 && call->failed != 0;
+    uint64_t group = zk->n_groups + 1; /* the first new one; where none is to blame, one for each */
     if (!call->unsent)
         call->handle->n_multis--;
     zk->gathering = true;
+    zk->n_groups += batch->n_changes + 1;
     int at = 1; /* where the next change's own operations begin */
     for (size_t i = 0; i < batch->n_changes; i++) {
         struct zk_call *change = batch->changes[i];
         int n = change->multi->n_ops - 1;
         bool blamed = call->failed >= at && call->failed < at + n;
         if (to_one && !blamed)
-            change_again(change, &again);
+            change_again(change, group + (call->failed < 0 ? i : (size_t)(at > call->failed)),
+                         &again);
         else
             change_answered(change, call, blamed ? call->failed - at + 1 : call->failed);
         at += n;
