@@ -140,7 +140,9 @@ class Life:
                 if not self.twice or client is self.client:
                     self.server.process.wait(30)
                     return trouble
-            if not again or not self.patient or time.monotonic() > deadline:
+            # (a busy machine lost its session with ZooKeeper)
+            patient = self.patient or (answer.status == 503 and answer.error["code"] == "NOT_READY")
+            if not again or not patient or time.monotonic() > deadline:
                 return answer
             time.sleep(0.03)
 
