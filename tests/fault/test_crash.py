@@ -41,6 +41,8 @@ WITHOUT_SENT = WITHOUT_EFFECT - {"sink_recover.end"} | {
     "recover.judge", "recover.clean", "sink_recover.list", "sink_recover.owners", "sink_recover.read",
     "abandon.read", "fsck.list", "fsck.load", "fsck.tables", "fsck.look", "fsck.judge", "fsck.recheck",
 }
+# They ask ClickHouse about a table only while it is new, or was changed (ch/table_cache.h): not each time.
+ASK_ONCE = {"write.target", "prepare.check", "commit.check"}
 ONLY_REPLICATED = {"commit.confirm", "commit.settle"}
 # What is converted (convert.*): in test_resolve.py.
 
@@ -419,7 +421,8 @@ def tell(world, story, fault):
     STORIES[story](world, fault)
     life.twice = life.refused = False
     fired = life.fired()
-    assert fired or not fault.endswith(":1"), f"{fault} was not visited"
+    at_most = fault.split(":")[0] in ASK_ONCE and re.search(":(error|lost):", fault)
+    assert fired or at_most or not fault.endswith(":1"), f"{fault} was not visited"
     world.check()
     if life.deaths > deaths + (story in DIES):
         life.restart()
@@ -492,18 +495,16 @@ SAMPLE = {  # heads of the names of steps
 
 
 @pytest.mark.parametrize("engine_name,store_name", [("26.7", "sqlite")])
-def test_sample(world, engine_name, store_name):
+@pytest.mark.parametrize("story", STORIES)
+def test_sample(world, engine_name, store_name, story):
     """Each step once, and each kind at every fourth of them."""
-    for story in STORIES:
-        visits = visited_by(world, story, (engine_name, store_name))
-        faults = {}
-        for number, kind in enumerate(KINDS):
-            for fault in faults_of(visits, kind):
-                faults.setdefault(fault.split(":")[0], []).append(fault)
-        steps = sorted(step for step in faults if step.startswith(SAMPLE[story]))
-        tell_all(world, story, [faults[step][len(faults[step]) * (number % 4) // 4] for number, step in enumerate(steps)])
-        world.life.start()
-    world.life.stop()
+    visits = visited_by(world, story, (engine_name, store_name))
+    faults = {}
+    for number, kind in enumerate(KINDS):
+        for fault in faults_of(visits, kind):
+            faults.setdefault(fault.split(":")[0], []).append(fault)
+    steps = sorted(step for step in faults if step.startswith(SAMPLE[story]))
+    tell_all(world, story, [faults[step][len(faults[step]) * (number % 4) // 4] for number, step in enumerate(steps)])
 
 
 @pytest.mark.big
