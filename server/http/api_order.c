@@ -57,11 +57,11 @@ static void read_fields(const char *const *actions, bool takes_meta, struct api_
 static bool order_read(struct api_call *call, int code, const char *text, size_t len,
                        const char *const *actions, bool takes_meta, struct api_order *ret_order)
 {
-    struct api_order order = {.reason = http_request_param(call->request, "reason"),
-                              .body = api_body_read(call, code, text, len)};
     struct error error = {0};
-    if (order.body == NULL)
-        return false;
+    json_t *body = api_body_read(call, code, text, len);
+    if (body == NULL)
+        return false; /* answered: the call is gone */
+    struct api_order order = {.reason = http_request_param(call->request, "reason"), .body = body};
     read_fields(actions, takes_meta, &order, &error);
     if (error.code == 0) {
         *ret_order = order;
