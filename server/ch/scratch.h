@@ -9,9 +9,9 @@
  * finds no table. Nothing in a scratch table has value; at start the whole database is emptied of
  * scratch tables (names begin with "s_"). Tables are shared by all transactions; the pool key is
  * database, table and the target's shape. After each loan the parts are known from the borrower, or
- * listed again (or the table is truncated, when it holds more than parts_max; an old-syntax table,
- * whose merges cannot be switched off, always), so that lending an idle table asks ClickHouse
- * nothing. Limits: tables_max
+ * listed again, so that lending an idle table asks ClickHouse nothing. A table with more than
+ * parts_max is dropped, or where that costs more truncated; an old-syntax table, whose merges cannot
+ * be switched off, is always truncated. Limits: tables_max
  * in all (an acquire past it waits for a release, at most timeout_ms, then BUSY); a table idle for
  * idle_ms is dropped, and so is the longest idle one when another target needs room.
  *

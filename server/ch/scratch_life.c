@@ -7,8 +7,9 @@
  *      └─────────────┴───────────┴────> RETIRED <──> DROPPING ──> gone
  *
  * CREATING: CREATE … AS target; the target loaded again, for it must still have the shape that was
- * asked for; the scratch table loaded, for its paths. PREPARING: its parts listed on a worker;
- * perhaps a TRUNCATE and another listing. RETIRED: until its query is gone from system.processes.
+ * asked for; the scratch table loaded, for its paths. PREPARING: its parts listed on a worker; where
+ * they are too many, it is retired, or emptied by a TRUNCATE and listed again. RETIRED: until its
+ * query is gone from system.processes.
  *
  * A step ends in exactly one of: the next step, entry_retire, entry_free; then in scratch_pump and
  * scratch_try_close. An outcome that is not known always ends in entry_retire: what may still run
@@ -378,13 +379,23 @@ static bool needs_truncate(const struct entry *entry)
     return n > entry->parts_floor && n - entry->parts_floor > entry->pool->config.parts_max;
 }
 
+/* Where databases drop at once (Atomic), TRUNCATE writes an empty part for each that it takes away: for a
+ * hundred parts that is 20 times the work of DROP and CREATE (26.7). One part of old syntax is not. */
+static bool dropped_sooner(const struct entry *entry)
+{
+    return entry->pool->caps.has_drop_sync && !entry->lent.old_syntax;
+}
+
 /* entry->listed is what the table holds. */
 static void parts_known(struct entry *entry)
 {
     struct scratch_pool *pool = entry->pool;
     if (needs_truncate(entry) && !entry->truncated && !pool->closing) {
         part_list_clear(&entry->listed);
-        truncate_start(entry);
+        if (dropped_sooner(entry))
+            entry_retire(entry, NULL);
+        else
+            truncate_start(entry);
     } else if (entry->lent.old_syntax && entry->listed.n_entries > 0) {
         /* A merge could mix what is left into the next write's parts. */
         entry_retire(entry, NULL);
