@@ -370,6 +370,7 @@ def test_statements_pass_through(engine, node):
     ask(node.url, body=f"DROP TABLE {full}").ok()
 
 
+@pytest.mark.memory
 def test_a_big_answer_streams(engine, node):
     n = 30_000_000
     before = node.memory_peak_bytes()
