@@ -109,6 +109,8 @@ struct chxa_record {
     char *sink;     /* or NULL */
     uint64_t sink_epoch;
     char *meta;   /* the client's JSON text, or NULL */
+    bool gather;  /* its small writes are put into INSERTs together, and answered before those are
+                     staged: while Initialized it lives and dies with the process that began it */
     char *reason; /* why it is in this state, or what blocks it; or NULL. Any bytes: what is not
                      UTF-8 is replaced, what is over 8 KiB is cut when encoded */
     bool blocked; /* Committing, and an operator must look */
@@ -170,5 +172,8 @@ int chxa_record_to_answer_json(const struct chxa_record *record, bool replay, ch
 /* What a write answers: the write with the number of its parts, "xid" and "replay". */
 int chxa_write_to_answer_json(const char *xid, const struct chxa_write *write, bool replay,
                               char **ret_text);
+/* What a gathered write answers, of which no more is known yet than that it was taken. */
+int chxa_gathered_to_answer_json(const char *xid, const char *write_id, uint64_t body_bytes,
+                                 bool replay, char **ret_text);
 
 #endif

@@ -97,6 +97,7 @@ static int put_record(struct json_build *build, const struct chxa_record *record
     json_build_number(build, "timeout_ms", (uint64_t)record->timeout_ms);
     json_build_text(build, "sink", record->sink, true);
     json_build_number(build, "epoch", record->sink_epoch);
+    json_build_bool(build, "gather", record->gather);
     json_build_text(build, "reason", reason, true);
     json_build_text(build, "given_reason", given_reason, true);
     json_build_bool(build, "blocked", record->blocked);
@@ -159,6 +160,21 @@ int chxa_record_to_answer_json(const struct chxa_record *record, bool replay, ch
     put_totals(&build, record);
     json_build_bool(&build, "replay", replay);
     return json_build_finish(&build, "meta", meta_of(record), ret_text);
+}
+
+int chxa_gathered_to_answer_json(const char *xid, const char *write_id, uint64_t body_bytes,
+                                 bool replay, char **ret_text)
+{
+    if (!chxa_xid_valid(xid) || !chxa_xid_valid(write_id))
+        return CHXA_E_INVALID_RECORD;
+    struct json_build build;
+    json_build_start(&build);
+    json_build_text(&build, "xid", xid, true);
+    json_build_text(&build, "write_id", write_id, true);
+    json_build_bool(&build, "gathered", true);
+    json_build_number(&build, "body_bytes", body_bytes);
+    json_build_bool(&build, "replay", replay);
+    return json_build_finish(&build, NULL, NULL, ret_text);
 }
 
 int chxa_write_to_answer_json(const char *xid, const struct chxa_write *write, bool replay,

@@ -16,6 +16,8 @@
 #include <string.h>
 
 #define FORMAT 1
+/* A record with `gather`: whoever does not know of it must not prepare what it names. */
+#define FORMAT_GATHER 2
 
 /* ---- encoding ---- */
 
@@ -71,7 +73,7 @@ int chxa_record_encode(const struct chxa_record *record, char **ret_text)
 
     struct json_build build;
     json_build_start(&build);
-    json_build_number(&build, "format", FORMAT);
+    json_build_number(&build, "format", record->gather ? FORMAT_GATHER : FORMAT);
     json_build_text(&build, "xid", record->xid, true);
     json_build_text(&build, "state", chxa_state_name(record->state), true);
     json_build_text(&build, "owner", record->owner, true);
@@ -259,12 +261,14 @@ static void read_hash(struct reader *reader, const char *key, char ret[CHXA_HASH
         fail(reader, CHXA_E_INVALID_RECORD);
 }
 
-static void read_format(struct reader *reader)
+/* Which of FORMAT to format_max it is; 0 with code set. */
+static uint64_t read_format(struct reader *reader, uint64_t format_max)
 {
     uint64_t format = 0;
-    read_number(reader, "format", FORMAT, &format);
-    if (reader->code == 0 && format != FORMAT)
+    read_number(reader, "format", format_max, &format);
+    if (reader->code == 0 && format < FORMAT)
         fail(reader, CHXA_E_INVALID_RECORD);
+    return format;
 }
 
 /* The array under key with at most count_max elements, or NULL with code set. */
@@ -349,7 +353,7 @@ int chxa_record_decode(const char *text, size_t text_bytes, struct chxa_record *
     struct reader reader = {.object = object};
     struct chxa_record record = {0};
     char *state = NULL;
-    read_format(&reader);
+    record.gather = read_format(&reader, FORMAT_GATHER) == FORMAT_GATHER;
     read_text(&reader, "xid", true, &record.xid);
     read_text(&reader, "state", true, &state);
     read_text(&reader, "owner", true, &record.owner);
@@ -447,7 +451,7 @@ int chxa_write_decode(const char *text, size_t text_bytes, struct chxa_write *re
         return code;
     struct reader reader = {.object = object};
     struct chxa_write write = {0};
-    read_format(&reader);
+    read_format(&reader, FORMAT);
     read_text(&reader, "write_id", true, &write.write_id);
     read_number(&reader, "seq", CHXA_NUMBER_MAX, &write.seq);
     read_time(&reader, "time_ms", &write.time_ms);
