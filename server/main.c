@@ -239,6 +239,11 @@ static void make_coord(struct daemon *daemon)
         .scratch_tables_max = config->scratch_tables_max,
         .scratch_parts_max = config->scratch_parts_max,
         .scratch_idle_ms = config->scratch_idle_ms,
+        .gathers_max = config->gathers_max,
+        .gather_body_bytes_max = config->gather_body_bytes_max,
+        .gather_idle_ms = config->gather_idle_ms,
+        .gather_age_ms = config->gather_age_ms,
+        .memory = &daemon->body_memory,
         .fsync = config->fsync,
     };
     coord_new(&daemon->loop, &coord, daemon->client, &daemon->coord);

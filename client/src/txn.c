@@ -44,7 +44,10 @@ static int make_begin(const struct chxa_start_options *options, struct cx_buf *b
     if (options && options->meta) {
         cx_buf_printf(body, "%s\"meta\":", comma);
         cx_buf_puts(body, options->meta);
+        comma = ",";
     }
+    if (options && options->gather)
+        cx_buf_printf(body, "%s\"gather\":true", comma);
     cx_buf_puts(body, "}");
     return body->failed ? cx_no_memory(error) : 0;
 }

@@ -152,6 +152,7 @@ int ask_exit_of(const struct chxa_error *error)
     case CHXA_ERR_TOO_MANY_PARTS:
     case CHXA_ERR_FENCED:
     case CHXA_ERR_PARTS_LOST:
+    case CHXA_ERR_ROLLBACK_ONLY:
     case CHXA_ERR_ROLLED_BACK:
     case CHXA_ERR_HEURISTIC:
         return TOOL_REFUSED;

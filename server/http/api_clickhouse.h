@@ -89,6 +89,8 @@ void front_pass(struct front *front);
 
 /* An empty 200 with Query-Id and Summary. Frees the front. */
 void front_answer_written(struct front *front, uint64_t rows, uint64_t bytes, bool replay);
+/* The same for a write that was gathered: what it left is not known yet. */
+void front_answer_gathered(struct front *front, bool replay);
 /* As ClickHouse says it: "Code: N. DB::Exception: …". Frees the front. */
 void front_answer_error(struct front *front, int code, const char *message);
 

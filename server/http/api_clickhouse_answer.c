@@ -48,6 +48,7 @@ static const struct {
     {CHXA_E_SCHEMA_CHANGED, 649, "INVALID_TRANSACTION"},
     {CHXA_E_PARTS_LOST, 649, "INVALID_TRANSACTION"},
     {CHXA_E_FENCED, 649, "INVALID_TRANSACTION"},
+    {CHXA_E_ROLLBACK_ONLY, 649, "INVALID_TRANSACTION"},
     {CHXA_E_NOT_OWNER, 649, "INVALID_TRANSACTION"},
     {0, 49, "LOGICAL_ERROR"},
 };
@@ -83,13 +84,31 @@ static void front_answer(struct front *front, int status, const struct http_head
     front_free(front);
 }
 
+/* Puts what every answer to a write has. */
+static size_t put_written(struct front *front, bool replay, struct http_header *headers)
+{
+    if (front->query_id == NULL)
+        front->query_id = mem_strdup(*front->write_id ? front->write_id : front->xid);
+    size_t n = put_query_id(front, headers);
+    headers[n++] = (struct http_header){"X-Chxa-Transaction", front->xid};
+    if (replay)
+        headers[n++] = (struct http_header){"X-Chxa-Replay", "true"};
+    return n;
+}
+
+void front_answer_gathered(struct front *front, bool replay)
+{
+    struct http_header headers[FRONT_HEADERS];
+    size_t n = put_written(front, replay, headers);
+    headers[n++] = (struct http_header){"X-Chxa-Gathered", "true"};
+    front_answer(front, 200, headers, n, "");
+}
+
 void front_answer_written(struct front *front, uint64_t rows, uint64_t bytes, bool replay)
 {
     struct http_header headers[FRONT_HEADERS];
     char summary[256];
-    if (front->query_id == NULL)
-        front->query_id = mem_strdup(*front->write_id ? front->write_id : front->xid);
-    size_t n = put_query_id(front, headers);
+    size_t n = put_written(front, replay, headers);
     snprintf(summary, sizeof summary,
              "{\"read_rows\":\"%" PRIu64 "\",\"read_bytes\":\"%" PRIu64
              "\",\"written_rows\":\"%" PRIu64 "\",\"written_bytes\":\"%" PRIu64
@@ -97,9 +116,6 @@ void front_answer_written(struct front *front, uint64_t rows, uint64_t bytes, bo
              "\",\"result_bytes\":\"%" PRIu64 "\"}",
              rows, bytes, rows, bytes, rows, bytes);
     headers[n++] = (struct http_header){"X-ClickHouse-Summary", summary};
-    headers[n++] = (struct http_header){"X-Chxa-Transaction", front->xid};
-    if (replay)
-        headers[n++] = (struct http_header){"X-Chxa-Replay", "true"};
     front_answer(front, 200, headers, n, "");
 }
 

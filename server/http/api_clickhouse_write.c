@@ -195,6 +195,8 @@ static void written(void *arg, const struct coord_reply *reply)
         answer_reply_error(front, reply);
     } else if (front->implicit) {
         commit(front);
+    } else if (reply->gathered) {
+        front_answer_gathered(front, reply->replay);
     } else {
         front_answer_written(front, reply->write->rows, reply->write->bytes, reply->replay);
     }

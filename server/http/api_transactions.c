@@ -60,6 +60,10 @@ static bool read_begin(const struct api *api, json_t *body, struct begin_body *r
             ret->params.epoch = (uint64_t)json_integer_value(value);
             if (!json_is_integer(value) || json_integer_value(value) < 0)
                 error_set(error, CHXA_E_INVALID_REQUEST, "epoch must be a whole number");
+        } else if (strcmp(key, "gather") == 0) {
+            ret->params.gather = json_is_true(value);
+            if (!json_is_boolean(value))
+                error_set(error, CHXA_E_INVALID_REQUEST, "gather must be true or false");
         } else if (strcmp(key, "meta") == 0) {
             read_meta(api, value, &ret->meta, error);
             ret->params.meta = ret->meta;

@@ -72,7 +72,10 @@ static void written(void *arg, const struct coord_reply *reply)
         return;
     }
     char *text = NULL;
-    int code = chxa_write_to_answer_json(call->xid, reply->write, reply->replay, &text);
+    int code = reply->gathered
+                   ? chxa_gathered_to_answer_json(call->xid, reply->gathered, reply->body_bytes,
+                                                  reply->replay, &text)
+                   : chxa_write_to_answer_json(call->xid, reply->write, reply->replay, &text);
     api_answer_text(call, 200, code, text);
 }
 

@@ -3,6 +3,7 @@
  * Begin: Unknown → Initialized. One step: create the record. A crash before it leaves nothing,
  * after it an Initialized transaction without writes, which its time-out ends.
  */
+#include "op/gather.h"
 #include "op/txn.h"
 
 #include "base/clock.h"
@@ -67,6 +68,7 @@ void begin_start(struct txn *txn, const struct waiter *waiter)
     record->sink = mem_strdup(waiter->sink);
     record->sink_epoch = waiter->sink_epoch;
     record->meta = mem_strdup(waiter->meta);
+    record->gather = waiter->gather;
     txn->op = &begin->op;
     op_start(&begin->op, &begin_kind, coord, txn, NULL);
 }
@@ -79,6 +81,7 @@ static void begin_recorded(void *arg, const struct store_result *result)
     if (result->code == 0) {
         begin->record.version = result->version;
         txn_take_record(txn, &begin->record);
+        gather_begin(txn);
         metrics_transition(CHXA_INITIALIZED);
         op_next(op);
     } else if (result->code == CHXA_E_STORE_CONFLICT && result->record != NULL) {

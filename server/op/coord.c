@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "core/txn_time.h"
+#include "op/gather.h"
 #include "op/txn.h"
 #include "store/store_settle.h"
 
@@ -99,6 +100,7 @@ static void collect_metrics(void *arg)
     }
     metrics_set(METRIC_transactions_blocked, (double)stats.blocked, NULL, NULL);
     metrics_set(METRIC_ready, coord_not_ready(arg) == NULL, NULL, NULL);
+    metrics_set(METRIC_gathers, (double)((struct coord *)arg)->n_gathers, NULL, NULL);
     metrics_set(METRIC_held_parts, (double)stats.held_parts, NULL, NULL);
     metrics_set(METRIC_held_bytes, (double)stats.held_bytes, NULL, NULL);
     metrics_set(METRIC_scratch_tables, (double)stats.scratch.idle, "idle", NULL);
@@ -129,6 +131,7 @@ void coord_new(uv_loop_t *loop, const struct coord_config *config, struct ch_cli
     TAILQ_INIT(&coord->txns);
     TAILQ_INIT(&coord->pumps);
     uv_timer_init(loop, &coord->pump_timer);
+    gather_init(coord);
     uv_timer_init(loop, &coord->sweep_timer);
     uv_timer_init(loop, &coord->stop_timer);
     coord->pump_timer.data = coord->sweep_timer.data = coord->stop_timer.data = coord;
@@ -259,6 +262,7 @@ void coord_stop(struct coord *coord, uint64_t deadline_ms, void (*on_stopped)(vo
     coord->on_stopped = on_stopped;
     coord->on_stopped_arg = arg;
     coord->stop_deadline_ms = clock_monotonic_ms() + deadline_ms;
+    gather_end_all(coord);
     uv_timer_start(&coord->stop_timer, stop_check, 0, 10);
 }
 

@@ -40,6 +40,9 @@ struct coord_config {
     uint64_t commit_retry_ms, store_timeout_ms, clickhouse_timeout_ms, drain_timeout_ms;
     size_t scratch_tables_max, scratch_parts_max;
     uint64_t scratch_idle_ms;
+    size_t gathers_max, gather_body_bytes_max;
+    uint64_t gather_idle_ms, gather_age_ms;
+    struct budget *memory; /* of request bodies under way; or NULL */
     bool fsync;
 };
 
@@ -79,9 +82,11 @@ struct coord_reply {
     int code;                         /* 0 or an error */
     const struct error *error;        /* when code is set */
     const struct chxa_record *record; /* what is known of the transaction, or NULL */
-    const struct chxa_write *write;   /* of a write that succeeded */
-    bool replay;                      /* done before, answered again */
-    bool pending;                     /* wait_ms is over and the end is not reached: ask again */
+    const struct chxa_write *write;   /* of a write that succeeded; NULL when it was gathered */
+    const char *gathered; /* or its write_id; it is staged by the prepare at the latest */
+    uint64_t body_bytes;  /* of that */
+    bool replay;          /* done before, answered again */
+    bool pending;         /* wait_ms is over and the end is not reached: ask again */
 };
 /* The reply and what it points to are valid during the call. */
 typedef void coord_cb(void *arg, const struct coord_reply *reply);
@@ -91,6 +96,7 @@ struct coord_begin {
     const char *sink;   /* or NULL */
     uint64_t epoch;
     const char *meta; /* JSON text or NULL */
+    bool gather;      /* small writes are joined, see gather.h */
 };
 void coord_begin(struct coord *coord, const char *xid, const struct coord_begin *params,
                  coord_cb *done, void *arg);
@@ -197,6 +203,7 @@ struct coord_write_params {
     const char *content_encoding;    /* or NULL; passed on to ClickHouse */
     const struct ch_param *settings; /* of the client; checked here */
     size_t n_settings;
+    bool gathers; /* set by gather.c only: this is the INSERT that others are put into */
     /* true: give me the body (or more of it); false: hold it back. */
     void (*flow)(void *arg, bool want);
 };

@@ -9,6 +9,7 @@
  * away (throw_away), and the next prepare finds them gone; after a crash between the refusal and that
  * it finds the note of a sync that was begun, and believes no second fsync of the same files (held_sync).
  */
+#include "op/gather.h"
 #include "op/txn.h"
 
 #include "base/clock.h"
@@ -39,7 +40,8 @@ static void prepare_sync(struct op *op);
 static void prepare_record(struct op *op);
 
 static const struct op_step prepare_steps[] = {
-    {"drain", prepare_drain},   /* further writes are refused; wait, bounded, for those in flight */
+    {"drain",
+     prepare_drain}, /* further writes are refused; end what gathers; wait, bounded, for those in flight */
     {"limits", prepare_limits}, /* number of parts in all and per partition */
     {"check", prepare_check},   /* per target: its structure still suits the staged rows */
     {"sync", prepare_sync}, /* per target: every held part is there, and durable; back to check */
@@ -66,11 +68,20 @@ void prepare_start(struct txn *txn, bool one_phase)
     op_start(&prepare->op, &prepare_kind, txn->coord, txn, NULL);
 }
 
+bool prepare_runs(const struct txn *txn)
+{
+    return txn->op && txn->op->kind == &prepare_kind;
+}
+
 static void prepare_drain(struct op *op)
 {
     struct prepare *prepare = (struct prepare *)op;
     struct txn *txn = op->txn;
-    if (txn->writes_in_flight == 0 && txn->stale)
+    int lost = gather_check(txn, &op->error);
+    gather_end(txn, NULL);
+    if (lost)
+        op_end(op, lost);
+    else if (txn->writes_in_flight == 0 && txn->stale)
         op_fail(op, CHXA_E_STORE_UNKNOWN, "a write's record has an unknown outcome; try again");
     else if (txn->writes_in_flight == 0)
         op_next(op);

@@ -8,6 +8,7 @@
  * order of arrival is kept.
  */
 #include "op/txn.h"
+#include "op/gather.h"
 #include "store/store_settle.h"
 
 #include "base/clock.h"
@@ -55,6 +56,7 @@ struct txn *txn_ensure(struct coord *coord, const char *xid)
     TAILQ_INIT(&txn->waiters);
     TAILQ_INIT(&txn->targets);
     TAILQ_INIT(&txn->writes);
+    TAILQ_INIT(&txn->gathers);
     if (tsearch(txn, &coord->by_xid, by_xid) == NULL)
         abort();
     TAILQ_INSERT_TAIL(&coord->txns, txn, link);
@@ -81,6 +83,7 @@ void txn_free(struct txn *txn)
     TAILQ_REMOVE(&coord->txns, txn, link);
     coord->n_txns--;
     targets_clear(txn);
+    gather_clear(txn);
     error_clear(&txn->load_error);
     chxa_record_clear(&txn->record);
     free(txn->note);
@@ -648,6 +651,7 @@ void coord_begin(struct coord *coord, const char *xid, const struct coord_begin 
     waiter->sink = mem_strdup(params->sink);
     waiter->sink_epoch = params->epoch;
     waiter->meta = mem_strdup(params->meta);
+    waiter->gather = params->gather;
     /* A begin does not ask the store first: create answers with what exists. */
     struct txn *txn = waiter->txn;
     if (!txn->loaded && !txn->loading && TAILQ_FIRST(&txn->waiters) == waiter)

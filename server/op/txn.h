@@ -42,6 +42,7 @@ struct waiter {
     int64_t timeout_ms;
     uint64_t sink_epoch;
     char *sink;
+    bool gather;
     char *given_reason; /* commit, rollback; or NULL */
 };
 
@@ -69,6 +70,12 @@ struct txn {
     struct op *op;      /* the exclusive operation, or NULL */
     struct op *convert; /* beside a commit, which waits for it; or NULL */
     size_t writes_in_flight;
+    /* Gathering, see gather.h */
+    int64_t begun_ms; /* created_ms of the record that this process created, or 0 */
+    char *lost;       /* why answered writes are lost, or NULL */
+    void *gathered;   /* tsearch tree of struct gather_known */
+    size_t n_gathered;
+    TAILQ_HEAD(gather_list, gather) gathers; /* in the order of their first write */
     char *note;          /* what the running operation waits for; shown as the reason, not stored */
     char *given_reason;  /* of the request that the running operation began with: recorded with its
                             decision */
@@ -103,9 +110,12 @@ struct coord {
     TAILQ_HEAD(, txn) txns;
     size_t n_txns;
     TAILQ_HEAD(, txn) pumps;
-    uv_timer_t pump_timer;  /* fires on the next turn when `pumps` is not empty */
-    uv_timer_t sweep_timer; /* time-outs of Initialized transactions */
-    uint64_t swept_ms;      /* when it fired last: long ago, and this process was asleep */
+    TAILQ_HEAD(, gather) gathers; /* open ones; the one used longest ago first */
+    size_t n_gathers;
+    uv_timer_t gather_timer; /* runs while there are any */
+    uv_timer_t pump_timer;   /* fires on the next turn when `pumps` is not empty */
+    uv_timer_t sweep_timer;  /* time-outs of Initialized transactions */
+    uint64_t swept_ms;       /* when it fired last: long ago, and this process was asleep */
 
     _Atomic uint64_t next_number; /* of held parts; taken on worker threads too */
     uint64_t op_counter;
@@ -198,6 +208,8 @@ void txn_reload(struct op *op, txn_stored_cb *done);
 void begin_start(struct txn *txn, const struct waiter *waiter);
 /* one_phase: check and make durable, without recording Prepared; then commit. */
 void prepare_start(struct txn *txn, bool one_phase);
+/* One runs: it waits for the writes in flight. */
+bool prepare_runs(const struct txn *txn);
 /* recovering: the record says Committing already; look at the disk first. Or it says Committed, by
  * an operator who gave up this node: attach nothing, set aside what is left. */
 void commit_start(struct txn *txn, bool recovering);

@@ -8,52 +8,25 @@
  *   link to record  a held part that no record names: removed with the transaction's folder
  *   after record    the write, whole
  *
+ * In a transaction with `gather` a small body is collected, and joined with others (gather.h); what is too long
+ * for that, or cannot be joined, goes its own way from "target" on, behind what was gathered for the same table.
+ *
  * The client's body flows through: coord_write_data hands it to the upload, and `flow` holds the
  * client back while the upload's buffer is full. Whether the body was whole is for us to know:
  * ClickHouse answers 200 to a truncated one.
  */
-#include "op/txn.h"
+#include "op/write_private.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "ch/insert_head.h"
 #include "ch/sql.h"
 #include "store/store_settle.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct coord_write {
-    struct op op;
-    TAILQ_ENTRY(coord_write) link; /* in txn->writes while it counts as in flight */
-    coord_cb *done;
-    void *arg;
-    void (*flow)(void *arg, bool want);
-    /* what the client asked for */
-    char *xid, *query, *write_id, *client_database, *content_encoding;
-    bool skip_views;
-    struct ch_param *settings;
-    size_t n_settings;
-    struct insert_head head;
-    /* progress */
-    struct error abort; /* code: the body will not come, or the transaction is being rolled back */
-    struct txn_target *target;
-    struct scratch *scratch;
-    struct part_list listed; /* its parts after the INSERT, once `link` is through */
-    bool retire;             /* the INSERT's outcome is unknown */
-    char *query_id;          /* of the INSERT */
-    struct ch_request *upload;
-    bool body_ended, held_back;
-    struct hash *hash;
-    struct chxa_write write; /* what will be recorded */
-    bool replaying;          /* the write_id is known: only compare */
-    bool rows_told;          /* ClickHouse said how many rows it wrote */
-    uint64_t rows_written;
-};
 
 static void write_admit(struct op *op);
 static void write_compare(struct op *op);
@@ -66,6 +39,7 @@ static void write_record(struct op *op);
 static const struct op_step write_steps[] = {
     {"admit", write_admit},     /* the transaction is ours and open, the write_id is new */
     {"compare", write_compare}, /* (a known write_id: read the body, is it the same?) */
+    {"gather", write_gather},   /* (a small one, if the transaction gathers: join it with others) */
     {"target", write_target},   /* what the target is, once per transaction and table */
     {"scratch", write_scratch}, /* borrow an empty copy of it */
     {"insert", write_insert},   /* stream the body into it */
@@ -95,6 +69,7 @@ struct coord_write *coord_write_start(struct coord *coord, const struct coord_wr
     write->client_database = mem_strdup(params->database);
     write->content_encoding = mem_strdup(params->content_encoding);
     write->skip_views = params->skip_views;
+    write->gathers = params->gathers;
     write->settings = mem_array(params->n_settings, sizeof *write->settings);
     for (size_t i = 0; i < params->n_settings; i++)
         write->settings[write->n_settings++] = (struct ch_param){
@@ -112,12 +87,26 @@ static void hold_back(struct coord_write *write, bool hold)
     write->flow(write->arg, !hold);
 }
 
+/* The step that waits for the body goes on, on a later turn. */
+static void go_on(struct coord_write *write)
+{
+    op_retry(&write->op, NULL, 0);
+}
+
 void coord_write_data(struct coord_write *write, const void *data, size_t len)
 {
     if (write->abort.code || write->op.over)
         return;
     hash_update(write->hash, data, len);
     write->write.body_bytes += len;
+    if (write->collects || (write->kept.len && write->upload == NULL)) {
+        if (!write_keep(write, data, len) && write->collects) {
+            write->collects = false;
+            hold_back(write, true);
+            go_on(write);
+        }
+        return;
+    }
     if (write->replaying || write->upload == NULL)
         return;
     if (write->head.source == INSERT_SELECT) {
@@ -128,19 +117,13 @@ void coord_write_data(struct coord_write *write, const void *data, size_t len)
         hold_back(write, true);
 }
 
-/* A replayed body is over: the step "compare" goes on, on a later turn. */
-static void body_over(struct coord_write *write)
-{
-    op_retry(&write->op, NULL, 0);
-}
-
 void coord_write_end(struct coord_write *write)
 {
     if (write->abort.code || write->op.over)
         return;
     write->body_ended = true;
-    if (write->replaying)
-        body_over(write);
+    if (write->replaying || write->collects)
+        go_on(write);
     else if (write->upload)
         ch_upload_end(write->upload);
 }
@@ -152,8 +135,8 @@ static void abort_because(struct coord_write *write, int code, const char *why)
     error_set(&write->abort, code, "%s", why);
     if (write->upload)
         ch_request_cancel(write->upload);
-    else if (write->replaying)
-        body_over(write);
+    else if (write->replaying || write->collects)
+        go_on(write);
 }
 
 void coord_write_abort(struct coord_write *write, int code)
@@ -175,8 +158,7 @@ void write_cancel_all(struct txn *txn)
         abort_because(write, CHXA_E_WRONG_STATE, "the transaction is being rolled back");
 }
 
-/* True (and the operation is over) when the body will not come. */
-static bool gave_up(struct coord_write *write)
+bool write_gave_up(struct coord_write *write)
 {
     if (write->abort.code == 0)
         return false;
@@ -194,6 +176,22 @@ static const struct chxa_write *find_write(const struct txn *txn, const char *wr
         if (strcmp(txn->record.writes[i - 1].write_id, write_id) == 0)
             return &txn->record.writes[i - 1];
     return NULL;
+}
+
+/* A write that was answered before: recorded, or gathered. */
+struct known {
+    const char *query_hash, *body_hash; /* NULL: it is not known */
+};
+
+static struct known find_known(const struct txn *txn, const char *write_id)
+{
+    const struct chxa_write *write = find_write(txn, write_id);
+    const struct gather_known *gathered = write ? NULL : gather_find(txn, write_id);
+    if (write)
+        return (struct known){write->query_hash, write->body_hash};
+    if (gathered)
+        return (struct known){gathered->query_hash, gathered->body_hash};
+    return (struct known){NULL, NULL};
 }
 
 static bool write_id_in_flight(const struct txn *txn, const char *write_id)
@@ -219,7 +217,9 @@ static void admit(struct coord_write *write, struct txn *txn)
     } else if (cell.verdict != TXN_GO) {
         op_fail(op, cell.error, "write is not possible: transaction %s is %s", write->xid,
                 chxa_state_name(txn->record.state));
-    } else if (txn->op) {
+    } else if (gather_check(txn, &op->error)) {
+        op_end(op, op->error.code);
+    } else if (txn->op && !(write->gathers && prepare_runs(txn))) {
         op_fail(op, CHXA_E_WRONG_STATE, "write is not possible: %s of transaction %s has begun",
                 txn->op->kind->name, write->xid);
     } else if (txn->stale) {
@@ -229,12 +229,12 @@ static void admit(struct coord_write *write, struct txn *txn)
                 write->xid);
     } else if (write_id_in_flight(txn, write->write_id)) {
         op_fail(op, CHXA_E_BUSY, "write %s is still running; try again", write->write_id);
-    } else if (txn->record.n_writes + txn->writes_in_flight >=
+    } else if (txn->record.n_writes + txn->n_gathered + txn->writes_in_flight >=
                    coord->config.writes_per_transaction_max &&
-               find_write(txn, write->write_id) == NULL) {
+               !write->gathers && !find_known(txn, write->write_id).body_hash) {
         op_fail(op, CHXA_E_TOO_MANY_PARTS,
                 "transaction %s has %zu writes already (writes_per_transaction_max)", write->xid,
-                txn->record.n_writes);
+                txn->record.n_writes + txn->n_gathered);
     } else {
         op->txn = txn;
         txn->writes_in_flight++;
@@ -253,7 +253,7 @@ static void admit_loaded(void *arg, const struct coord_reply *reply)
     struct coord_write *write = arg;
     struct op *op = &write->op;
     struct txn *txn = txn_find(op->coord, write->xid);
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
     if (reply->code || txn == NULL)
         op_fail(op, reply->code ? reply->code : CHXA_E_TXN_NOT_FOUND, "%s",
@@ -265,7 +265,7 @@ static void admit_loaded(void *arg, const struct coord_reply *reply)
 static void write_admit(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
     struct txn *txn = txn_find(op->coord, write->xid);
     if (txn && txn->loaded && !txn->loading && !txn->stale && txn->record.state != CHXA_UNKNOWN)
@@ -285,40 +285,14 @@ static void compare_body(struct coord_write *write)
     char body_hash[HASH_FINGERPRINT_BYTES + 1];
     hash_final_fingerprint(write->hash, body_hash);
     write->hash = NULL;
-    const struct chxa_write *known = find_write(op->txn, write->write_id);
-    assert(known != NULL);
-    if (strcmp(known->body_hash, body_hash) != 0)
+    struct known known = find_known(op->txn, write->write_id);
+    assert(known.body_hash != NULL);
+    if (strcmp(known.body_hash, body_hash) != 0)
         op_fail(op, CHXA_E_WRITE_ID_REUSED, "write_id %s was used with another body",
                 write->write_id);
     else
         op_end(op, 0);
 }
-
-static void write_compare(struct op *op)
-{
-    struct coord_write *write = (struct coord_write *)op;
-    if (gave_up(write))
-        return;
-    if (write->replaying) {
-        compare_body(write);
-        return;
-    }
-    hash_of(write->query, strlen(write->query), write->write.query_hash);
-    const struct chxa_write *known = find_write(op->txn, write->write_id);
-    if (known == NULL) {
-        op_next(op);
-    } else if (strcmp(known->query_hash, write->write.query_hash) != 0) {
-        op_fail(op, CHXA_E_WRITE_ID_REUSED, "write_id %s was used with another statement",
-                write->write_id);
-    } else {
-        write->replaying = true;
-        hash_free(write->hash);
-        write->hash = hash_new_fingerprint(known->body_hash);
-        write->flow(write->arg, true);
-    }
-}
-
-/* ---- target ---- */
 
 static void name_target(struct coord_write *write)
 {
@@ -328,6 +302,33 @@ static void name_target(struct coord_write *write)
     write->write.target.database = mem_strdup(database);
     write->write.target.table = mem_strdup(write->head.table);
 }
+
+static void write_compare(struct op *op)
+{
+    struct coord_write *write = (struct coord_write *)op;
+    if (write_gave_up(write))
+        return;
+    if (write->replaying) {
+        compare_body(write);
+        return;
+    }
+    hash_of(write->query, strlen(write->query), write->write.query_hash);
+    struct known known = find_known(op->txn, write->write_id);
+    if (known.body_hash == NULL) {
+        name_target(write);
+        op_next(op);
+    } else if (strcmp(known.query_hash, write->write.query_hash) != 0) {
+        op_fail(op, CHXA_E_WRITE_ID_REUSED, "write_id %s was used with another statement",
+                write->write_id);
+    } else {
+        write->replaying = true;
+        hash_free(write->hash);
+        write->hash = hash_new_fingerprint(known.body_hash);
+        write->flow(write->arg, true);
+    }
+}
+
+/* ---- target ---- */
 
 struct txn_target *txn_find_target(struct txn *txn, const struct chxa_target *named)
 {
@@ -374,7 +375,7 @@ static void target_loaded(void *arg, int code, struct error *error, struct ch_ta
 {
     struct coord_write *write = arg;
     struct op *op = &write->op;
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
     if (code == CHXA_E_CLICKHOUSE_UNKNOWN) /* a question: nothing happened */
         op_fail(op, CHXA_E_CLICKHOUSE_UNAVAILABLE, "%s", error_message(error));
@@ -396,9 +397,8 @@ static void target_loaded(void *arg, int code, struct error *error, struct ch_ta
 static void write_target(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
-    name_target(write);
     if (strcmp(write->write.target.database, op->coord->config.database) == 0) {
         /* Parts that appear in a scratch table are taken for those of the write that has it. */
         op_fail(op, CHXA_E_TARGET_UNSUPPORTED,
@@ -433,7 +433,7 @@ static void scratch_lent(void *arg, int code, struct error *error, struct scratc
 static void write_scratch(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
-    if (!gave_up(write))
+    if (!write_gave_up(write))
         scratch_acquire(op->coord->pool, &write->target->table, scratch_lent, write);
 }
 
@@ -461,7 +461,7 @@ static void inserted(void *arg, const struct ch_answer *answer)
     take_summary(write, answer->summary);
     write->retire = answer->code != 0 && answer->code != CHXA_E_CLICKHOUSE_REJECTED &&
                     answer->code != CHXA_E_CLICKHOUSE_UNAVAILABLE;
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
     if (answer->code == CHXA_E_CLICKHOUSE_UNKNOWN) {
         /* The rows may be in the scratch table, which is retired: for the client nothing has
@@ -487,7 +487,7 @@ static const struct ch_param forced[] = {
 static void write_insert(struct op *op)
 {
     struct coord_write *write = (struct coord_write *)op;
-    if (gave_up(write))
+    if (write_gave_up(write))
         return;
     struct buf sql = {0};
     insert_head_rewrite(write->query, strlen(write->query), &write->head, write->scratch->database,
@@ -515,7 +515,13 @@ static void write_insert(struct op *op)
     free(params);
     buf_clear(&sql);
     write->held_back = !ch_upload_takes(write->upload);
-    if (!write->held_back)
+    if (write->kept.len) {
+        ch_upload_write(write->upload, write->kept.data, write->kept.len);
+        write_drop_kept(write);
+    }
+    if (write->body_ended)
+        ch_upload_end(write->upload);
+    else if (!write->held_back)
         write->flow(write->arg, true);
 }
 
@@ -699,6 +705,17 @@ static void log_failure(const struct coord_write *write, int code)
     metrics_error(code);
 }
 
+static void reply_what(const struct coord_write *write, struct coord_reply *reply)
+{
+    const struct txn *txn = write->op.txn;
+    reply->write = find_write(txn, write->write_id);
+    const struct gather_known *known = reply->write ? NULL : gather_find(txn, write->write_id);
+    if (known) {
+        reply->gathered = known->write_id;
+        reply->body_bytes = known->body_bytes;
+    }
+}
+
 static void write_finished(struct op *op, int code)
 {
     struct coord_write *write = (struct coord_write *)op;
@@ -718,11 +735,11 @@ static void write_finished(struct op *op, int code)
     if (code) {
         log_failure(write, code);
     } else {
-        if (!write->replaying) {
+        if (!write->replaying && !write->gathered) {
             metrics_write(write->write.rows, write->write.bytes, write->write.body_bytes);
             txn_add_write(txn, &write->write);
         }
-        reply.write = find_write(txn, write->write_id);
+        reply_what(write, &reply);
     }
     write->done(write->arg, &reply);
     if (txn)
@@ -738,6 +755,7 @@ static void write_release(struct op *op)
         mem_free_text(write->settings[i].value);
     }
     free(write->settings);
+    write_drop_kept(write);
     part_list_clear(&write->listed);
     chxa_write_clear(&write->write);
     insert_head_clear(&write->head);

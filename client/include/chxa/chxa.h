@@ -111,6 +111,8 @@ enum chxa_error_code {
     CHXA_ERR_UNSUPPORTED_ENCODING = -38, /* the body's Content-Encoding is not supported */
     CHXA_ERR_PARTS_LOST = -39, /* staged rows are gone from the node's disk: roll back and replay */
     CHXA_ERR_OWNER_ALIVE = -40, /* only for abandon: the owner lives, end the transaction there */
+    /* rows of gathered writes that were answered are lost: roll back and replay */
+    CHXA_ERR_ROLLBACK_ONLY = -41,
 
     /* no connection to any node that could serve this; nothing was sent */
     CHXA_ERR_UNREACHABLE = -100,
@@ -240,6 +242,10 @@ struct chxa_start_options {
     const char *sink; /* the writer this belongs to (PROTOCOL.md, Sinks); or NULL */
     uint64_t epoch;   /* of this start of the sink; must grow at each */
     const char *meta; /* JSON text kept in the record, such as source offsets; or NULL */
+    /* false; the node joins small writes into INSERTs, and answers each when it has its rows: much faster, and a row that
+     * ClickHouse refuses, a crash of the node or of ClickHouse before the prepare end the transaction: ROLLBACK_ONLY at a
+     * write, the prepare or a one-phase commit. What is prepared is as safe as ever (PROTOCOL.md, Gathering) */
+    bool gather;
 };
 
 CHXA_API void chxa_start_options_init(struct chxa_start_options *options);

@@ -30,6 +30,7 @@ static void same_record(const struct chxa_record *a, const struct chxa_record *b
     ck_assert_pstr_eq(a->meta, b->meta);
     ck_assert_pstr_eq(a->reason, b->reason);
     ck_assert_int_eq(a->blocked, b->blocked);
+    ck_assert_int_eq(a->gather, b->gather);
     ck_assert_pstr_eq(a->given_reason, b->given_reason);
     ck_assert_pstr_eq(a->abandoned_by, b->abandoned_by);
     ck_assert_pstr_eq(a->converted_to, b->converted_to);
@@ -98,6 +99,7 @@ START_TEST(record_round_trip_without_optional_fields)
     record.sink = record.meta = record.reason = NULL;
     for (enum chxa_state s = CHXA_INITIALIZED; s < CHXA_STATE_COUNT; s++) {
         record.state = s;
+        record.gather = s % 2;
         char *text;
         ck_assert_int_eq(chxa_record_encode(&record, &text), 0);
         struct chxa_record back;
@@ -430,7 +432,9 @@ START_TEST(decode_refuses_each_spoiled_record_field)
                "discarded ");
     json_object_set_new(top, "added_later", json_string("x")); /* a newer node's field */
     ck_assert_int_eq(try_json(try_record, top), 0);
-    json_object_set_new(top, "format", json_integer(2));
+    json_object_set_new(top, "format", json_integer(3));
+    ck_assert_int_eq(try_json(try_record, top), CHXA_E_INVALID_RECORD);
+    json_object_set_new(top, "format", json_integer(0));
     ck_assert_int_eq(try_json(try_record, top), CHXA_E_INVALID_RECORD);
     json_decref(top);
     free(text);

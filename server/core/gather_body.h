@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which bodies of INSERTs may be put one behind the other, so that ClickHouse reads the same rows of them together as
+ * it would one by one. Pure; any thread.
+ *
+ * The rule is by format, and errs towards "no" where one body could run on into the next (an open quote, a backslash at
+ * the end, a JSON array, which ends the reading). What only a reader of the rows could tell is the client's to keep: a
+ * body is whole rows, and in RowBinary nothing says where a cut one ends.
+ */
+#ifndef CHXA_CORE_GATHER_BODY_H
+#define CHXA_CORE_GATHER_BODY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* True when bodies of this format can be joined at all: format as written after FORMAT. */
+bool gather_format_joins(const char *format);
+/*
+ * The same of this body, whole. *ret_newline: it lacks the newline that must stand between it and the next one.
+ * An empty one, or one of white space, is joined with nothing.
+ */
+bool gather_body_joins(const char *format, const char *data, size_t len, bool *ret_newline);
+
+#endif
