@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gathered writes: many small ones in one INSERT, and what is left of a transaction when that goes wrong."""
+import threading
+import time
+
+import pytest
+
+COLUMNS = "day Date, key UInt32, text String"
+DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
+
+
+def tsv(first, rows, end=b"\n"):
+    return b"\n".join(b"2024-01-01\t%d\tvalue" % key for key in range(first, first + rows)) + end
+
+
+@pytest.fixture
+def table(engine):
+    return engine.make("t", COLUMNS, DEFINITION)
+
+
+@pytest.fixture
+def insert(table):
+    return f"INSERT INTO {table} FORMAT TabSeparated"
+
+
+def count(engine, table):
+    return int(engine.value(f"SELECT count() FROM {table}"))
+
+
+def keys(engine, table):
+    return int(engine.value(f"SELECT uniqExact(key) FROM {table}"))
+
+
+def test_many_writes_are_one_insert(engine, client, xid, table, insert):
+    assert client.begin(xid, gather=True).ok(201)["gather"] is True
+    for n in range(50):
+        answer = client.write(xid, insert, tsv(n * 10, 10, b"" if n % 2 else b"\n"), write_id=f"w{n}").ok()
+        assert answer["gathered"] is True and answer["replay"] is False, answer
+        assert answer["body_bytes"] == len(tsv(n * 10, 10, b"" if n % 2 else b"\n"))
+    assert count(engine, table) == 0
+    client.prepare(xid).ok()
+    record = client.get(xid).ok()
+    assert record["gather"] is True
+    assert len(record["writes"]) == 1 and record["rows"] == 500, record
+    assert count(engine, table) == 0
+    client.commit(xid).ok()
+    assert (count(engine, table), keys(engine, table)) == (500, 500)
+
+
+def test_one_phase(engine, client, xid, table, insert):
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, tsv(0, 10)).ok()
+    assert client.commit(xid).ok()["rows"] == 10
+    assert count(engine, table) == 10
+
+
+def test_a_write_id_is_known_again(engine, client, xid, table, insert):
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, tsv(0, 10), write_id="a").ok()
+    again = client.write(xid, insert, tsv(0, 10), write_id="a").ok()
+    assert again["gathered"] is True and again["replay"] is True, again
+    client.write(xid, insert, tsv(1, 10), write_id="a").fails("WRITE_ID_REUSED")
+    client.write(xid, insert + " ", tsv(0, 10), write_id="a").fails("WRITE_ID_REUSED")
+    client.commit(xid).ok()
+    assert count(engine, table) == 10
+
+
+def test_refused_rows_end_the_transaction(engine, client, xid, table, insert):
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, tsv(0, 10)).ok()
+    client.write(xid, insert, b"2024-01-01\tno number\tx\n").ok()
+    refused = client.prepare(xid).fails("ROLLBACK_ONLY")
+    assert "no number" in refused.error["message"] or "Cannot parse" in refused.error["message"], refused
+    client.write(xid, insert, tsv(10, 10)).fails("ROLLBACK_ONLY")
+    client.commit(xid).fails("ROLLBACK_ONLY")
+    assert client.get(xid).ok()["state"] == "Initialized"
+    client.rollback(xid).ok()
+    assert count(engine, table) == 0
+
+
+def test_what_fails_before_an_answer_harms_nothing(engine, client, xid, table, insert):
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, f"INSERT INTO {engine.table('missing')} FORMAT TabSeparated", tsv(0, 10)).fails("TARGET_NOT_FOUND")
+    client.write(xid, insert, tsv(0, 10)).ok()
+    client.commit(xid).ok()
+    assert count(engine, table) == 10
+
+
+def test_a_restart_ends_it(engine, start_node, store_name, xid, table, insert):
+    from rest import Client
+
+    node = start_node(engine, store_name)
+    client = Client(node.url)
+    client.begin(xid, gather=True).ok(201)
+    client.begin(f"{xid}.prepared", gather=True).ok(201)
+    for name in (xid, f"{xid}.prepared"):
+        client.write(name, insert, tsv(0, 10), write_id="a").ok()
+    client.prepare(f"{xid}.prepared").ok()
+    node.kill()
+    node.start()
+    client = Client(node.url)
+    assert client.begin(xid, gather=True).ok()["replay"] is True
+    client.prepare(xid).fails("ROLLBACK_ONLY")
+    client.commit(xid).fails("ROLLBACK_ONLY")
+    client.write(xid, insert, tsv(0, 10), write_id="a").fails("ROLLBACK_ONLY")
+    client.rollback(xid).ok()
+    client.commit(f"{xid}.prepared").ok()
+    assert count(engine, table) == 10
+
+
+def test_an_insert_ends_after_a_pause(engine, start_node, store_name, xid, table, insert):
+    from rest import Client
+
+    client = Client(start_node(engine, store_name, gather_idle_ms=100).url)
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, tsv(0, 10)).ok()
+    deadline = time.monotonic() + 20
+    while not client.get(xid).ok()["writes"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    client.write(xid, insert, tsv(10, 10)).ok()
+    client.prepare(xid).ok()
+    assert [write["rows"] for write in client.get(xid).ok()["writes"]] == [10, 10]
+    client.commit(xid).ok()
+    assert keys(engine, table) == 20
+
+
+def test_what_cannot_be_joined_keeps_its_place(engine, client, xid, insert):
+    """The last row of a key wins: so the order of the writes shows."""
+    table = engine.make("r", COLUMNS, "ENGINE = ReplacingMergeTree PARTITION BY day ORDER BY key")
+    joined = f"INSERT INTO {table} FORMAT TabSeparated"
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, joined, b"2024-01-01\t1\tfirst\n").ok()
+    assert client.write(xid, joined, b"2024-01-01\t1\tsecond\\\\n").ok().json.get("gathered")
+    alone = client.write(xid, f"INSERT INTO {table} VALUES", b"('2024-01-01', 1, 'third')").ok()
+    assert "gathered" not in alone.json and alone["rows"] == 1
+    client.write(xid, joined, b"2024-01-01\t1\tfourth\n").ok()
+    large = b"2024-01-01\t1\tlarge\n" * 100000
+    assert client.write(xid, joined, large).ok()["body_bytes"] == len(large)
+    client.write(xid, joined, b"2024-01-01\t2\tother\n2024-01-01\t1\tlast\n").ok()
+    client.prepare(xid).ok()
+    writes = client.get(xid).ok()["writes"]
+    assert [write["seq"] for write in writes] == [1, 2, 3, 4, 5], writes
+    client.commit(xid).ok()
+    engine.query(f"OPTIMIZE TABLE {table} FINAL")
+    assert engine.value(f"SELECT text FROM {table} WHERE key = 1") == "last"
+
+
+def test_many_writers_and_few_places(engine, start_node, store_name, xid, table, insert):
+    """More transactions than INSERTs may be open: nobody waits for ever, and no row is lost or doubled."""
+    from rest import Client
+
+    node = start_node(engine, store_name, gathers_max=2)
+    failures = []
+
+    def work(number):
+        try:
+            client = Client(node.url)
+            name = f"{xid}.{number}"
+            client.begin(name, gather=True).ok(201)
+            for n in range(10):
+                client.write(name, insert, tsv(number * 1000 + n * 10, 10)).ok()
+            client.commit(name).ok()
+        except BaseException as error:  # noqa: B902
+            failures.append(error)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures, failures
+    assert (count(engine, table), keys(engine, table)) == (800, 800)
