@@ -11,10 +11,13 @@
 #include <assert.h>
 #include <curl/curl.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct cx_easy {
     CURL *curl;
@@ -296,6 +299,35 @@ static CURLcode set_trust(CURL *curl, const struct chxa_client_options *options)
     return rc;
 }
 
+static bool is_loopback(const struct sockaddr *address)
+{
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    if (address->sa_family == AF_INET) {
+        memcpy(&four, address, sizeof four);
+        return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    memcpy(&six, address, sizeof six);
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
+/* On the way to a chxad of the same machine a congestion control that paces (BBR) costs timers, and with them as much
+ * processor time as the sending. Reno may be had by everybody; where it is not, it stays as it is. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    int type = address->socktype;
+    (void)arg, (void)purpose;
+#ifdef SOCK_CLOEXEC
+    type |= SOCK_CLOEXEC;
+#endif
+    int fd = socket(address->family, type, address->protocol);
+#ifdef TCP_CONGESTION
+    if (fd >= 0 && is_loopback(&address->addr))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", sizeof "reno" - 1);
+#endif
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 /* Nothing that the environment says has a part in it: no proxy, no netrc, no other protocol. */
 static CURLcode set_options(CURL *curl, struct transfer *transfer, const char *url,
                             struct curl_slist *headers, char *words)
@@ -315,6 +347,7 @@ static CURLcode set_options(CURL *curl, struct transfer *transfer, const char *u
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a body costs on its way to ClickHouse, in system calls: a count that no machine changes much, so that a path that
- * begins to send in crumbs, or to wait for each of them, is seen. The calls of curl and libuv on the loop's thread are
+ * begins to send in crumbs, or to wait for each of them, is seen; and that nothing paces it. The calls of curl and libuv on the loop's thread are
  * counted by taking their place here.
  */
 #include "base/mem.h"
@@ -9,6 +9,8 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +28,12 @@ static _Thread_local struct {
     size_t sends, controls, waits;
 } calls;
 
+static char congestion[16]; /* that of the socket of the last send */
+
 ssize_t send(int fd, const void *data, size_t len, int flags)
 {
+    socklen_t room = sizeof congestion;
+    ck_assert_int_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, &room), 0);
     calls.sends++;
     return (ssize_t)syscall(SYS_sendto, fd, data, len, flags, NULL, 0);
 }
@@ -144,6 +150,7 @@ START_TEST(a_body_is_sent_in_large_pieces)
     fprintf(stderr, "per MiB: %.1f sends, %.1f epoll_ctl, %.1f epoll_wait\n", sends, controls,
             waits);
     ck_assert_uint_gt(calls.sends, 0);
+    ck_assert_str_eq(congestion, "reno");
     ck_assert_uint_gt(calls.waits, 0);
     ck_assert_double_lt(sends, 20);
     ck_assert_double_lt(controls, 8);

@@ -7,8 +7,12 @@
 
 #include <chxa/chxa.h>
 #include <jansson.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct chxa_error error;
 
@@ -650,6 +654,32 @@ START_TEST(each_node_that_was_tried_is_named)
 }
 END_TEST
 
+/* ---- on the same machine ---- */
+
+static char congestion[16];
+
+/* The library's calls come here first. */
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    int result = (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+    if (result == 0 && level == IPPROTO_TCP && name == TCP_CONGESTION)
+        snprintf(congestion, sizeof congestion, "%.*s", (int)len, (const char *)value);
+    return result;
+}
+
+/* Whatever paces what this machine sends, it does not do so on the way to a node of the same machine. */
+START_TEST(nothing_paces_what_stays_on_the_machine)
+{
+    static const struct fake_step steps[] = {{201, TXN("Initialized"), NULL, FAKE_ANSWERS, 0}};
+    struct fake *fake = fake_start(steps);
+    struct chxa_client *client = open_one(fake, 5000);
+    struct chxa_txn *txn = start(client);
+    ck_assert_str_eq(congestion, "reno");
+    chxa_txn_free(txn);
+    done(fake, client);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
     tcase_set_timeout(tcase, 60);
@@ -677,6 +707,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, write_follows_its_owner);
     tcase_add_test(tcase, lists_are_read_to_their_end);
     tcase_add_test(tcase, recovery_goes_to_every_owner);
+    tcase_add_test(tcase, nothing_paces_what_stays_on_the_machine);
 }
 
 int main(void)
