@@ -135,7 +135,7 @@ def test_what_cannot_be_joined_keeps_its_place(engine, client, xid, insert):
     alone = client.write(xid, f"INSERT INTO {table} VALUES", b"('2024-01-01', 1, 'third')").ok()
     assert "gathered" not in alone.json and alone["rows"] == 1
     client.write(xid, joined, b"2024-01-01\t1\tfourth\n").ok()
-    large = b"2024-01-01\t1\tlarge\n" * 100000
+    large = b"2024-01-01\t1\tlarge\n" * 500000
     assert client.write(xid, joined, large).ok()["body_bytes"] == len(large)
     client.write(xid, joined, b"2024-01-01\t2\tother\n2024-01-01\t1\tlast\n").ok()
     client.prepare(xid).ok()
