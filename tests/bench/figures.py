@@ -15,7 +15,7 @@ class Sides:
         self.node = lab.node(engine, store)
         self.table = lab.table(engine)
         # Whatever is made at a first use is made now.
-        for side in (self.direct, self.write, self.stream):
+        for side in (self.direct, self.write, self.gather, self.stream):
             side(writers=16, batches=1, rows=10)
 
     def _run(self, kind, url, size, **options):
@@ -36,6 +36,9 @@ class Sides:
     def write(self, **size):
         return self._run("write", self.node.url, size)
 
+    def gather(self, **size):
+        return self._run("gather", self.node.url, size)
+
     def stream(self, **size):
         return self._run("stream", self.node.url, size)
 
@@ -44,30 +47,32 @@ class Sides:
 
 
 def fig6(lab, engine, store, size):
-    """Throughput against the number of writers, each with transactions of 100 batches of 10 000 rows."""
+    """Throughput against the number of writers, each with transactions of 100 batches of 10 000 rows: gathered, and each write staged before its answer."""
     sides = Sides(lab, engine, store)
-    for writers in size.pick(smoke=(2,), short=(1, 4, 16), full=(1, 2, 4, 8, 16)):
-        load_size = dict(writers=writers, batches=size.pick(smoke=2, short=20, full=100), rows=10_000)
-        yield Cell("fig6", engine, store, f"{writers} writers", writers,
-                   lambda s=load_size: sides.write(**s), lambda s=load_size: sides.direct(**s), reach=1.0)  # fmt: skip
+    for case, ours in (("fig6-gather", sides.gather), ("fig6", sides.write)):
+        for writers in size.pick(smoke=(2,), short=(1, 4, 16), full=(1, 2, 4, 8, 16)):
+            load_size = dict(writers=writers, batches=size.pick(smoke=2, short=20, full=100), rows=10_000)
+            yield Cell(case, engine, store, f"{writers} writers", writers,
+                       lambda s=load_size, ours=ours: ours(**s), lambda s=load_size: sides.direct(**s), reach=1.0)  # fmt: skip
 
 
 # rows of a batch: batches of each writer
 FIG7 = {
     "smoke": {100: 3},
-    "short": {100: 100, 1000: 60, 10_000: 20, 100_000: 3},
+    "short": {100: 100, 1000: 200, 10_000: 40, 100_000: 10},
     "full": {100: 300, 1000: 200, 10_000: 60, 100_000: 10},
 }
 
 
 def fig7(lab, engine, store, size):
-    """Throughput against the rows of a batch: one write for each, and all through one streaming write."""
+    """Throughput against the rows of a batch: one write for each, gathered and not, and all through one streaming write."""
     sides = Sides(lab, engine, store)
-    for rows, batches in size.pick(**FIG7).items():
-        load_size = dict(writers=WRITERS, batches=batches, rows=rows)
-        yield Cell("fig7", engine, store, f"{rows} rows a batch", rows,
-                   lambda s=load_size: sides.write(**s), lambda s=load_size: sides.direct(**s),
-                   reach=0.8 if rows < 1000 else 1.0)  # fmt: skip
+    for case, ours in (("fig7-gather", sides.gather), ("fig7", sides.write)):
+        for rows, batches in size.pick(**FIG7).items():
+            load_size = dict(writers=WRITERS, batches=batches, rows=rows)
+            yield Cell(case, engine, store, f"{rows} rows a batch", rows,
+                       lambda s=load_size, ours=ours: ours(**s), lambda s=load_size: sides.direct(**s),
+                       reach=0.8 if rows < 1000 else 1.0)  # fmt: skip
     for rows, batches in size.pick(**FIG7).items():
         load_size = dict(writers=WRITERS, batches=batches, rows=rows)
         yield Cell("fig7-stream", engine, store, f"{rows} rows a batch, streamed", rows,

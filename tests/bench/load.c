@@ -10,6 +10,7 @@
  *   statements  the lines of --file, one after the other, each timed
  *   body        one INSERT of --bytes
  *   write       transactions of --batches writes, one batch each
+ *   gather      the same in transactions that gather their writes
  *   stream      transactions of --batches batches through one streaming write
  *   sink        all batches of all transactions through a sink, a checkpoint each --interval-ms
  *   commit      as write; only the commits are timed

@@ -49,13 +49,19 @@ static void chxa_close(struct writer *writer)
     free(through);
 }
 
-static struct chxa_txn *begin(struct writer *writer, double *since)
+static struct chxa_txn *begin_with(struct writer *writer, const struct chxa_start_options *options,
+                                   double *since)
 {
     struct through *through = writer->state;
     struct chxa_txn *txn;
-    must(through, chxa_start(through->client, NULL, NULL, &txn, &through->error));
+    must(through, chxa_start(through->client, NULL, options, &txn, &through->error));
     *since = mark(writer, STEP_BEGIN, *since);
     return txn;
+}
+
+static struct chxa_txn *begin(struct writer *writer, double *since)
+{
+    return begin_with(writer, NULL, since);
 }
 
 static void prepare(struct writer *writer, struct chxa_txn *txn, double *since)
@@ -96,6 +102,19 @@ static void write_work(struct writer *writer)
     double since = now_ms();
     for (uint64_t t = 0; t < writer->options->transactions; t++) {
         struct chxa_txn *txn = begin(writer, &since);
+        write_batches(writer, txn, &since);
+        finish(writer, txn, &since);
+    }
+}
+
+static void gather_work(struct writer *writer)
+{
+    struct chxa_start_options options;
+    double since = now_ms();
+    chxa_start_options_init(&options);
+    options.gather = true;
+    for (uint64_t t = 0; t < writer->options->transactions; t++) {
+        struct chxa_txn *txn = begin_with(writer, &options, &since);
         write_batches(writer, txn, &since);
         finish(writer, txn, &since);
     }
@@ -258,6 +277,7 @@ static void txn_body_work(struct writer *writer)
 
 const struct kind chxa_kinds[] = {
     {"write", chxa_open, write_work, chxa_close},
+    {"gather", chxa_open, gather_work, chxa_close},
     {"stream", chxa_open, stream_work, chxa_close},
     {"sink", chxa_open, sink_work, chxa_close},
     {"commit", commit_open, commit_work, commit_close},
