@@ -165,8 +165,13 @@ void advice_make(const struct advice_facts *facts, struct advice *ret_advice)
         ret_advice->next = tool_printf("it finishes by itself; to wait for it:\nchxa rollback %s",
                                        string_of(record, "xid"));
     } else {
-        /* Open: its writer is at work, and a time-out ends it if not. */
+        /* Open: its writer is at work, and a time-out ends it if not. A reason says that it cannot go on. */
         ret_advice->why = tool_strdup(string_of(record, "reason"));
+        if (*ret_advice->why)
+            ret_advice->next =
+                tool_printf("its writer rolls it back, or its time-out does; at once:\n"
+                            "chxa rollback %s",
+                            string_of(record, "xid"));
     }
     if (ret_advice->why == NULL)
         ret_advice->why = tool_strdup("");

@@ -156,6 +156,8 @@ static void put_record(const struct tool *tool, const json_t *record)
         put_field(tool, "meta", text ? text : "");
         free(text);
     }
+    if (json_is_true(json_object_get(record, "gather")))
+        put_field(tool, "gathers", "small writes, until it is prepared");
     put_sums(tool, record);
     put_field(tool, "given", view_text(record, "given_reason"));
     put_field(tool, "heuristic", view_text(record, "heuristic"));

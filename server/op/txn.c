@@ -277,8 +277,11 @@ static void waiter_answer_record(struct waiter *waiter, bool replay, bool pendin
     struct txn *txn = waiter->txn;
     struct coord_reply reply = {.record = &txn->record, .replay = replay, .pending = pending};
     char *stored = txn->record.reason;
-    if (txn->note)
-        txn->record.reason = txn->note; /* shown, not stored */
+    struct error lost = {0};
+    if (txn->note) /* shown, not stored; likewise the other */
+        txn->record.reason = txn->note;
+    else if (txn_is_ours(txn) && txn->record.state == CHXA_INITIALIZED && gather_check(txn, &lost))
+        txn->record.reason = lost.message;
     if (pending && !waiter->started && !waiter->joined) {
         /* It waits behind another operation, and what it asked for was promised: it stays in line. */
         waiter->done(waiter->arg, &reply);
@@ -287,6 +290,7 @@ static void waiter_answer_record(struct waiter *waiter, bool replay, bool pendin
         waiter_answer(waiter, &reply);
     }
     txn->record.reason = stored;
+    error_clear(&lost);
 }
 
 static void answer_error_to(struct txn *txn, enum txn_event event, bool converts,

@@ -73,7 +73,8 @@ def test_refused_rows_end_the_transaction(engine, client, xid, table, insert):
     assert "no number" in refused.error["message"] or "Cannot parse" in refused.error["message"], refused
     client.write(xid, insert, tsv(10, 10)).fails("ROLLBACK_ONLY")
     client.commit(xid).fails("ROLLBACK_ONLY")
-    assert client.get(xid).ok()["state"] == "Initialized"
+    record = client.get(xid).ok()
+    assert record["state"] == "Initialized" and "roll back" in record["reason"], record
     client.rollback(xid).ok()
     assert count(engine, table) == 0
 
@@ -100,6 +101,7 @@ def test_a_restart_ends_it(engine, start_node, store_name, xid, table, insert):
     node.start()
     client = Client(node.url)
     assert client.begin(xid, gather=True).ok()["replay"] is True
+    assert "started anew" in client.get(xid).ok()["reason"]
     client.prepare(xid).fails("ROLLBACK_ONLY")
     client.commit(xid).fails("ROLLBACK_ONLY")
     client.write(xid, insert, tsv(0, 10), write_id="a").fails("ROLLBACK_ONLY")

@@ -220,6 +220,8 @@ START_TEST(advices)
             "finishes by itself");
     advised("{\"xid\":\"x\",\"state\":\"Aborting\"}", true, NULL, "", "finishes by itself");
     advised("{\"xid\":\"x\",\"state\":\"Initialized\"}", true, NULL, "", "");
+    advised("{\"xid\":\"x\",\"state\":\"Initialized\",\"reason\":\"rows are lost\"}", true, NULL,
+            "rows are lost", "chxa rollback x");
     advised("{\"xid\":\"x\",\"state\":\"Committed\"}", false, NULL, "", "");
     advised("{\"xid\":\"x\",\"state\":\"Committed\",\"heuristic\":\"mixed\"}", true, NULL,
             "gave rows up", "chxa forget x");
