@@ -216,6 +216,16 @@ static int start_http(struct daemon *daemon, struct error *error)
     return 0;
 }
 
+/* INSERTs that stay open must leave connections and scratch tables to those that come and go. */
+static size_t gathers_max(const struct config *config)
+{
+    size_t connections = config->clickhouse_connections_max * 3 / 8;
+    size_t tables = config->scratch_tables_max / 2, most = config->gathers_max;
+    most = most < connections ? most : connections;
+    most = most < tables ? most : tables;
+    return most ? most : 1;
+}
+
 static void make_coord(struct daemon *daemon)
 {
     const struct config *config = &daemon->config;
@@ -239,7 +249,7 @@ static void make_coord(struct daemon *daemon)
         .scratch_tables_max = config->scratch_tables_max,
         .scratch_parts_max = config->scratch_parts_max,
         .scratch_idle_ms = config->scratch_idle_ms,
-        .gathers_max = config->gathers_max,
+        .gathers_max = gathers_max(config),
         .gather_body_bytes_max = config->gather_body_bytes_max,
         .gather_idle_ms = config->gather_idle_ms,
         .gather_age_ms = config->gather_age_ms,

@@ -98,6 +98,9 @@ void ch_table_scratch_ddl(const struct ch_table *table, const struct ch_caps *ca
  */
 bool table_schema_compatible(const char *staged, const char *now, char **ret_why);
 
+/* Pure. False: no column of that structure has the name, in whatever case. */
+bool table_schema_may_name(const char *schema, const char *name, size_t len);
+
 /* Pure. engine_full as system.tables gives it → the same without Replicated and its two string
  * arguments. Returns malloc'd text, or NULL when it cannot be understood. */
 char *table_engine_plain(const char *engine_full);

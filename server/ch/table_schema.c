@@ -20,6 +20,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static int column_compare(const void *left, const void *right)
 {
@@ -92,6 +93,20 @@ char *table_schema_encode(struct table_schema *schema)
     char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(root);
     return text;
+}
+
+/* In the text as it was encoded: a column is ["name",… */
+bool table_schema_may_name(const char *schema, const char *name, size_t len)
+{
+    static const char head[] = "[\"", tail[] = "\",";
+    if (memchr(name, '"', len) || memchr(name, '\\', len))
+        return true; /* encoded otherwise */
+    for (const char *at = strstr(schema, head); at; at = strstr(at, head)) {
+        at += sizeof head - 1;
+        if (strncasecmp(at, name, len) == 0 && strncmp(at + len, tail, sizeof tail - 1) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* ---- comparing ---- */

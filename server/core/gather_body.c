@@ -5,11 +5,12 @@
 #include "core/gather_body.h"
 
 #include <string.h>
+#include <strings.h>
 
 enum shape {
     SHAPE_TABS,  /* a line is a row; a backslash takes the newline behind it along */
     SHAPE_CSV,   /* likewise, outside quotes */
-    SHAPE_JSON,  /* objects, with white space between them */
+    SHAPE_JSON,  /* objects, with white space or commas between them */
     SHAPE_BYTES, /* rows say themselves where they end */
 };
 
@@ -19,7 +20,6 @@ static const struct {
 } formats[] = {
     {"TabSeparated", SHAPE_TABS}, {"TSV", SHAPE_TABS},         {"TSKV", SHAPE_TABS},
     {"CSV", SHAPE_CSV},           {"JSONEachRow", SHAPE_JSON}, {"RowBinary", SHAPE_BYTES},
-    {"Native", SHAPE_BYTES},
 };
 
 /* NULL: no such format. */
@@ -36,46 +36,38 @@ bool gather_format_joins(const char *format)
     return find_shape(format) != NULL;
 }
 
+/* Parts of the names of settings that act on an INSERT as a whole, or on its first or last lines, or change where a CSV
+ * field ends. */
+static const char *const settings_apart[] = {
+    "allow_errors", "skip_first_lines", "skip_trailing", "detect_header", "_csv_",
+    "_tsv_crlf",    "max_execution",    "max_rows",      "max_bytes",
+};
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t len = strlen(word);
+    for (; *text; text++)
+        if (strncasecmp(text, word, len) == 0)
+            return true;
+    return false;
+}
+
+bool gather_setting_joins(const char *name)
+{
+    for (size_t i = 0; i < sizeof settings_apart / sizeof *settings_apart; i++)
+        if (has_word(name, settings_apart[i]))
+            return false;
+    return true;
+}
+
+bool gather_statement_joins(const char *query)
+{
+    return !has_word(query, "SETTINGS") || gather_setting_joins(query);
+}
+
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static bool ends_in_escape(const char *data, size_t len)
-{
-    size_t n = 0;
-    while (n < len && data[len - 1 - n] == '\\')
-        n++;
-    return n % 2 == 1;
-}
-
-/* The last line's end is a row's end. */
-static bool tabs_join(const char *data, size_t len)
-{
-    if (data[len - 1] == '\n')
-        len--;
-    return !ends_in_escape(data, len);
-}
-
-/* No quote of either kind is open at the end, however the fields are parted. */
-static bool quotes_join(const char *data, size_t len)
-{
-    size_t n_single = 0, n_double = 0;
-    for (size_t i = 0; i < len; i++) {
-        n_single += data[i] == '\'';
-        n_double += data[i] == '"';
-    }
-    return n_single % 2 == 0 && n_double % 2 == 0;
-}
-
-static bool objects_join(const char *data, size_t len)
-{
-    size_t begin = 0;
-    while (begin < len && is_space(data[begin]))
-        begin++;
-    while (len > begin && is_space(data[len - 1]))
-        len--;
-    return data[begin] == '{' && data[len - 1] == '}';
 }
 
 static bool is_blank(const char *data, size_t len)
@@ -83,6 +75,160 @@ static bool is_blank(const char *data, size_t len)
     for (size_t i = 0; i < len; i++)
         if (!is_space(data[i]))
             return false;
+    return true;
+}
+
+static size_t first_line(const char *data, size_t len)
+{
+    const char *end = memchr(data, '\n', len);
+    return end ? (size_t)(end - data) : len;
+}
+
+/* ---- the lines of TSV, TSKV and CSV ---- */
+
+/* With the newline that is added a lone CR becomes a line's end, and a last line of blanks a row. */
+static bool lines_join(const char *data, size_t len)
+{
+    size_t last = len;
+    while (last > 0 && data[last - 1] != '\n')
+        last--;
+    return data[len - 1] != '\r' && (last == len || !is_blank(data + last, len - last));
+}
+
+/* The last line's end is a row's end; and a CR before it is refused in the first line of an INSERT only. */
+static bool tabs_join(const char *data, size_t len)
+{
+    size_t first = first_line(data, len), n = 0;
+    if (first && data[first - 1] == '\r')
+        return false;
+    if (data[len - 1] == '\n')
+        len--;
+    while (n < len && data[len - 1 - n] == '\\')
+        n++;
+    return n % 2 == 0;
+}
+
+/* Whether every quote is closed, where these two (or one of them twice) open a field. */
+static bool quotes_closed(const char *data, size_t len, char delimiter, char quote, char other)
+{
+    bool at_field = true;
+    char open = '\0';
+    for (size_t i = 0; i < len; i++) {
+        char c = data[i];
+        if (open) {
+            if (c == open && i + 1 < len && data[i + 1] == open)
+                i++; /* two of them are one of the field's own */
+            else if (c == open)
+                open = '\0';
+        } else if (c == delimiter || c == '\n' || c == '\r') {
+            at_field = true;
+        } else if (at_field && (c == quote || c == other)) {
+            open = c;
+            at_field = false;
+        } else if (c != ' ' && c != '\t') {
+            at_field = false;
+        }
+    }
+    return open == '\0';
+}
+
+/* Which quotes open a field, and what parts the fields, is up to the server's profile. */
+static const char delimiters[] = {',', ';', '\t', '|'};
+
+static bool is_delimiter(char c)
+{
+    return memchr(delimiters, c, sizeof delimiters) != NULL;
+}
+
+/* Old servers take an open quote at the end for a closed one. */
+static bool fields_join(const char *data, size_t len)
+{
+    bool has_single = memchr(data, '\'', len) != NULL, has_double = memchr(data, '"', len) != NULL;
+    if (data[len - 1] == ' ' || data[len - 1] == '\t')
+        return false; /* a newline behind it trims the field */
+    for (size_t i = 0; (has_single || has_double) && i < sizeof delimiters; i++) {
+        char delimiter = delimiters[i];
+        if (i && memchr(data, delimiter, len) == NULL)
+            continue;
+        if ((has_double && !quotes_closed(data, len, delimiter, '"', '"')) ||
+            (has_single && !quotes_closed(data, len, delimiter, '\'', '\'')) ||
+            (has_single && has_double && !quotes_closed(data, len, delimiter, '"', '\'')))
+            return false;
+    }
+    return true;
+}
+
+/* ---- JSONEachRow ---- */
+
+/* Nothing but whole objects: an array, or a semicolon behind one, ends the reading. */
+static bool objects_join(const char *data, size_t len)
+{
+    size_t depth = 0, begin = 0;
+    bool in_string = false;
+    while (len > 0 && is_space(data[len - 1]))
+        len--;
+    while (begin < len && is_space(data[begin]))
+        begin++;
+    if (data[begin] != '{' || data[len - 1] != '}')
+        return false;
+    for (size_t i = begin; i < len; i++) {
+        char c = data[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (depth == 0) {
+            if (c == '{')
+                depth++;
+            else if (c != ',' && !is_space(c))
+                return false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return depth == 0 && !in_string;
+}
+
+/* ---- what newer servers find out by themselves ---- */
+
+static const char mark[] = "\xEF\xBB\xBF"; /* left out at the beginning of an INSERT only */
+
+static bool has_mark(const char *data, size_t len)
+{
+    return len >= sizeof mark - 1 && memcmp(data, mark, sizeof mark - 1) == 0;
+}
+
+static bool is_trimmed(char c, bool quoted)
+{
+    return c == ' ' || c == '\r' || (quoted && (c == '\t' || c == '"' || c == '\''));
+}
+
+bool gather_body_has_header(const char *format, const char *data, size_t len,
+                            gather_is_column *is_column, void *arg)
+{
+    const enum shape *shape = find_shape(format);
+    bool csv = shape && *shape == SHAPE_CSV;
+    if (shape == NULL || (*shape != SHAPE_TABS && !csv) || strcmp(format, "TSKV") == 0)
+        return false;
+    size_t end = first_line(data, len), begin = 0;
+    while (begin <= end) {
+        size_t field = begin;
+        while (field < end && !(csv ? is_delimiter(data[field]) : data[field] == '\t'))
+            field++;
+        size_t from = begin, to = field;
+        while (from < to && is_trimmed(data[from], csv))
+            from++;
+        while (to > from && is_trimmed(data[to - 1], csv))
+            to--;
+        if (from == to || !is_column(arg, data + from, to - from))
+            return false;
+        begin = field + 1;
+    }
     return true;
 }
 
@@ -94,14 +240,14 @@ bool gather_body_joins(const char *format, const char *data, size_t len, bool *r
         return false;
     if (*shape == SHAPE_BYTES)
         return true;
-    if (is_blank(data, len))
+    if (is_blank(data, len) || has_mark(data, len))
         return false;
     *ret_newline = data[len - 1] != '\n';
     switch (*shape) {
     case SHAPE_TABS:
-        return tabs_join(data, len);
+        return lines_join(data, len) && tabs_join(data, len);
     case SHAPE_CSV:
-        return quotes_join(data, len);
+        return lines_join(data, len) && fields_join(data, len);
     case SHAPE_JSON:
         return objects_join(data, len);
     case SHAPE_BYTES:

@@ -19,6 +19,7 @@ struct gather {
     TAILQ_ENTRY(gather)
     by_use; /* in coord->gathers, until it ends; the one used longest ago first */
     struct txn *txn;
+    uint64_t number; /* in the transaction, from 1 */
     char *query, *client_database;
     bool skip_views;
     struct ch_param *settings;
@@ -282,6 +283,7 @@ static struct gather *gather_new(struct txn *txn, const struct coord_write_param
     struct coord *coord = txn->coord;
     struct gather *gather = mem_alloc(sizeof *gather);
     gather->txn = txn;
+    gather->number = ++txn->last_gather;
     gather->query = mem_strdup(params->query);
     gather->client_database = mem_strdup(params->database);
     gather->skip_views = params->skip_views;
@@ -324,16 +326,27 @@ void gather_put(struct txn *txn, const struct coord_write_params *params,
     }
     TAILQ_INSERT_TAIL(&gather->queue, item, link);
     use(gather);
-    if (gather->insert)
+    if (prepare_runs(txn))
+        end_gather(gather);
+    else if (gather->insert)
         feed(gather);
 }
 
-bool gather_end(struct txn *txn, const struct chxa_target *target)
+void gather_end(struct txn *txn)
 {
+    struct gather *gather;
+    TAILQ_FOREACH (gather, &txn->gathers, link)
+        end_gather(gather);
+}
+
+bool gather_end_before(struct txn *txn, const struct chxa_target *target, uint64_t *behind)
+{
+    if (*behind == 0)
+        *behind = txn->last_gather;
     struct gather *gather;
     bool any = false;
     TAILQ_FOREACH (gather, &txn->gathers, link)
-        if (target == NULL || target_equal(&gather->target, target)) {
+        if (gather->number <= *behind && target_equal(&gather->target, target)) {
             end_gather(gather);
             any = true;
         }

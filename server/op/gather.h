@@ -30,7 +30,7 @@ struct gather_item {
     const char *data; /* the caller's; valid until `taken` */
     size_t len;
     bool newline; /* one is to follow it */
-    /* code 0: an INSERT has it. Not within gather_put. */
+    /* code 0: an INSERT has it. May be called within gather_put, at its end. */
     void (*taken)(struct gather_item *item, int code, const struct error *error);
 };
 
@@ -41,8 +41,14 @@ int gather_check(const struct txn *txn, struct error *error);
  * where it goes, roots unused. */
 void gather_put(struct txn *txn, const struct coord_write_params *params,
                 const struct chxa_target *target, struct gather_item *item);
-/* Ends the table's gathers (target NULL: all of the transaction's). False: there are none. Ask again until then. */
-bool gather_end(struct txn *txn, const struct chxa_target *target);
+/* Ends all of the transaction's gathers. */
+void gather_end(struct txn *txn);
+/*
+ * Ends those of the table that are there now, for a write that is to come behind them. False: there are none any more;
+ * ask again until then. *behind: 0 at first. Those that are opened later are not waited for, so that it cannot wait for
+ * ever.
+ */
+bool gather_end_before(struct txn *txn, const struct chxa_target *target, uint64_t *behind);
 
 /* A gathered write, to know it again; hashes as in struct chxa_write. NULL: not known. */
 struct gather_known {

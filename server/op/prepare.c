@@ -56,7 +56,8 @@ static const struct op_kind prepare_kind = {
     prepare_finished, prepare_release,
 };
 
-#define DRAIN_POLL_MS 2u
+/* The last write wakes it. */
+#define DRAIN_POLL_MS 50u
 
 void prepare_start(struct txn *txn, bool one_phase)
 {
@@ -78,7 +79,7 @@ static void prepare_drain(struct op *op)
     struct prepare *prepare = (struct prepare *)op;
     struct txn *txn = op->txn;
     int lost = gather_check(txn, &op->error);
-    gather_end(txn, NULL);
+    gather_end(txn);
     if (lost)
         op_end(op, lost);
     else if (txn->writes_in_flight == 0 && txn->stale)

@@ -52,7 +52,8 @@ void rollback_start(struct txn *txn, const char *reason)
              txn->record.state == CHXA_ABORTING ? "clear" : "drain");
 }
 
-#define DRAIN_POLL_MS 2u
+/* The last write wakes it. */
+#define DRAIN_POLL_MS 50u
 
 static void rollback_drain(struct op *op)
 {

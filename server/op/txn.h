@@ -75,6 +75,7 @@ struct txn {
     char *lost;       /* why answered writes are lost, or NULL */
     void *gathered;   /* tsearch tree of struct gather_known */
     size_t n_gathered;
+    uint64_t last_gather;
     TAILQ_HEAD(gather_list, gather) gathers; /* in the order of their first write */
     char *note;          /* what the running operation waits for; shown as the reason, not stored */
     char *given_reason;  /* of the request that the running operation began with: recorded with its

@@ -9,7 +9,7 @@
  *   after record    the write, whole
  *
  * In a transaction with `gather` a small body is collected, and joined with others (gather.h); what is too long
- * for that, or cannot be joined, goes its own way from "target" on, behind what was gathered for the same table.
+ * for that, or cannot be joined, goes its own way from "scratch" on, behind what was gathered for the same table.
  *
  * The client's body flows through: coord_write_data hands it to the upload, and `flow` holds the
  * client back while the upload's buffer is full. Whether the body was whole is for us to know:
@@ -39,8 +39,8 @@ static void write_record(struct op *op);
 static const struct op_step write_steps[] = {
     {"admit", write_admit},     /* the transaction is ours and open, the write_id is new */
     {"compare", write_compare}, /* (a known write_id: read the body, is it the same?) */
-    {"gather", write_gather},   /* (a small one, if the transaction gathers: join it with others) */
     {"target", write_target},   /* what the target is, once per transaction and table */
+    {"gather", write_gather},   /* (a small one, if the transaction gathers: join it with others) */
     {"scratch", write_scratch}, /* borrow an empty copy of it */
     {"insert", write_insert},   /* stream the body into it */
     {"link", write_link},       /* hard-link the new parts into the held area */
@@ -742,6 +742,8 @@ static void write_finished(struct op *op, int code)
         reply_what(write, &reply);
     }
     write->done(write->arg, &reply);
+    if (txn && txn->op && txn->writes_in_flight == 0)
+        op_wake(txn->op); /* it waited for this */
     if (txn)
         txn_pump(txn);
     op->txn = NULL;

@@ -23,12 +23,13 @@ void write_drop_kept(struct coord_write *write)
 bool write_keep(struct coord_write *write, const void *data, size_t len)
 {
     const struct coord_config *config = &write->op.coord->config;
+    /* What waits for an INSERT must leave it the memory that it begins with. */
+    size_t left = config->memory ? config->memory->bytes_max / 2 : 0;
     bool fits = write->kept.len + len <= config->gather_body_bytes_max &&
-                budget_hold(config->memory, &write->kept_held, write->kept.len + len);
-    if (!fits) { /* it is there, and goes to the upload soon */
+                budget_take_leaving(config->memory, len, left);
+    if (!fits) /* it is there, and goes to the upload soon */
         budget_take_anyway(config->memory, len);
-        write->kept_held += len;
-    }
+    write->kept_held += len;
     buf_append(&write->kept, data, len);
     return fits;
 }
@@ -53,9 +54,18 @@ static void gather_taken(struct gather_item *item, int code, const struct error 
     op_end(op, 0);
 }
 
+static bool settings_join(const struct coord_write *write)
+{
+    for (size_t i = 0; i < write->n_settings; i++)
+        if (!gather_setting_joins(write->settings[i].name))
+            return false;
+    return gather_statement_joins(write->query);
+}
+
+/* Nothing that ClickHouse takes for rows: a line behind the first is. */
 static bool blank(const char *text)
 {
-    return text[strspn(text, " \t\r\n")] == '\0';
+    return text[strspn(text, " \t")] == '\0';
 }
 
 /* Whether a body of this statement may be joined with others; what it is comes later. */
@@ -64,14 +74,29 @@ static bool may_gather(const struct coord_write *write)
     const struct insert_head *head = &write->head;
     return write->op.txn->record.gather && !write->gathers && head->source == INSERT_FORMAT &&
            write->content_encoding == NULL && gather_format_joins(head->format) &&
-           blank(write->query + head->data_begin);
+           blank(write->query + head->data_begin) && settings_join(write);
+}
+
+static bool is_column(void *arg, const char *name, size_t len)
+{
+    const struct coord_write *write = arg;
+    return table_schema_may_name(write->target->table.schema, name, len);
+}
+
+static bool body_joins(struct coord_write *write, bool *ret_newline)
+{
+    const char *format = write->head.format;
+    const struct buf *kept = &write->kept;
+    return gather_body_joins(format, kept->data, kept->len, ret_newline) &&
+           !gather_body_has_header(format, kept->data, kept->len, is_column, write);
 }
 
 /* Goes its own way, behind what was gathered for its table. */
 static void gather_not(struct coord_write *write)
 {
     struct op *op = &write->op;
-    if (op->txn->record.gather && !write->gathers && gather_end(op->txn, &write->write.target))
+    if (op->txn->record.gather && !write->gathers &&
+        gather_end_before(op->txn, &write->write.target, &write->behind))
         op_retry(op, NULL, GATHER_POLL_MS);
     else
         op_next(op);
@@ -92,8 +117,7 @@ void write_gather(struct op *op)
     }
     bool whole = write->collects && write->body_ended;
     write->collects = false;
-    if (whole &&
-        gather_body_joins(write->head.format, write->kept.data, write->kept.len, &newline)) {
+    if (whole && body_joins(write, &newline)) {
         struct coord_write_params params = {
             .query = write->query,
             .database = write->client_database,

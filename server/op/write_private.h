@@ -31,6 +31,7 @@ struct coord_write {
     bool gathered;    /* it was */
     struct buf kept;  /* what came of the body before it was known where to */
     size_t kept_held; /* of the memory budget */
+    uint64_t behind;  /* it waits for its table's gathers up to this one; 0: not yet known */
     struct gather_item item;
     struct error abort; /* code: the body will not come, or the transaction is being rolled back */
     struct txn_target *target;

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathered writes: many small ones in one INSERT, and what is left of a transaction when that goes wrong."""
+import collections
+import os
+import random
 import threading
 import time
 
 import pytest
+
+import servers
 
 COLUMNS = "day Date, key UInt32, text String"
 DEFINITION = "ENGINE = MergeTree PARTITION BY day ORDER BY key"
@@ -173,3 +178,107 @@ def test_many_writers_and_few_places(engine, start_node, store_name, xid, table,
         worker.join()
     assert not failures, failures
     assert (count(engine, table), keys(engine, table)) == (800, 800)
+
+
+MARK = b"\xef\xbb\xbf"
+
+
+def native(*rows):
+    """One block of both columns; without a row the empty one that ends the reading."""
+    if not rows:
+        return b"\0\0"
+    columns = b"".join(b"\1" + name + b"\6String" + b"".join(bytes([len(row)]) + row for row in rows) for name in (b"a", b"b"))
+    return bytes([2, len(rows)]) + columns
+
+
+# Bodies of which a server reads other rows in the middle of an INSERT than at its beginning, or that hide the next one's.
+APART = {
+    "TabSeparated": [
+        MARK + b"1\tx\n", b"a\tb\n1\tx\n", b"b\ta\n", b"A\tb\n", b"1\tx\r\n", b"1\tx\n2\ty\r\n", b"1\t\0", b"1\tx\\\\\n", b"1\tx\\\n2",
+    ],
+    "TSKV": [MARK + b"a=1\tb=2\n", b"a=1\n\n", b"\nb=1", b"a=1\tb=\\\\"],
+    "CSV": [
+        MARK + b"1,x\n", b"a,b\n1,x\n", b'"b" , "a"\n1,x\n', b"1,x\r\n", b"1,x\r", b"1,x\n\r", b"1,x'y\n2,'abc\n", b"1,'abc", b'1,"abc',
+        b'1,"a\n""\nb"', b"1,p'\n2,r's\n", b"1,x,\n", b"1,x\n ",
+    ],
+    "JSONEachRow": [MARK + b'{"a":"1"}', b'{"a":"1"};{"a":"2"}', b'[{"a":"1"}]', b'{"a":"1"},{"b":"}"}', b'{"a":"1"} {}', b'{"a":"1"};'],
+    "Native": [native(b"1") + native(), native(), native(b"1"), native(b"2") + native(b"3")],
+    "RowBinary": [b"\x011\x01x", b"\x011\x00\x00\x00"],
+}
+PIECES = {
+    "TabSeparated": [b"a", b"b", b"'", b'"', b" ", b"\t", b"\t", b"\t", b"\n", b"\n", b"\r\n", b"\\n", b"\\\\", b"\\", b"\0", b"", b"\\N"],
+    "TSKV": [b"a=", b"b=", b"x", b"\t", b"\n", b"\\\\", b"\\n", b"\r", b"=", b"\0", b" ", b"a=1\tb=2\n"],
+    "CSV": [b"a", b"b", b"'", b'"', b'"', b" ", b"\t", b",", b",", b",", b"\n", b"\n", b"\r\n", b"\r", b"\\", b"\0", b'"a","b"\n', b"'x,y'", b'""', b";"],
+    "JSONEachRow": [b'{"a":"x"}', b'{"b":"}{"}', b"{}", b",", b"\n", b" ", b'{"a":"\\""}', b'{"a":"y","b":"\\\\"}', b"\r\n", b";", b"]", b'{"a":"\0"}'],
+    "RowBinary": [b"\0", b"\0", b"\x01x", b"\x01\n", b"\x02\\\n", b"\x01\r", b"\x03 a "],
+    "Native": [native(b"1"), native(b""), native(b"2", b"3"), native()],
+}
+ROUNDS = int(os.environ.get("CHXA_GATHER_ROUNDS", "1"))
+
+
+def random_body(chance, kind):
+    return b"".join(chance.choice(PIECES[kind]) for _ in range(chance.randrange(1, 9)))
+
+
+def accepted_alone(engine, table, kind, bodies):
+    """Those that ClickHouse takes one by one, and their rows."""
+    taken = []
+    for body in bodies:
+        try:
+            engine.server.query(f"INSERT INTO {table} FORMAT {kind}", body)
+            taken.append(body)
+        except servers.ClickHouseError:
+            pass
+    return taken, rows_of(engine, table)
+
+
+def rows_of(engine, table):
+    rows = collections.Counter(map(tuple, engine.rows(f"SELECT a, b FROM {table}")))
+    engine.query(f"TRUNCATE TABLE {table}")
+    return rows
+
+
+def written(client, xid, statement, bodies):
+    """How many of them were gathered; None when ClickHouse refused them together."""
+    client.begin(xid, gather=True).ok(201)
+    answers = [client.write(xid, statement, body) for body in bodies]
+    end = client.commit(xid)
+    if end.status != 200:
+        end.fails("ROLLBACK_ONLY")
+        client.rollback(xid).ok()
+        return None
+    return sum("gathered" in answer.ok().json for answer in answers)
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+@pytest.mark.parametrize("kind", PIECES)
+def test_rows_are_those_of_the_bodies_alone(engine, client, xid, kind):
+    """Bodies that ClickHouse accepts one by one are the same rows when they are gathered, or, seldom, refused."""
+    alone, target = [engine.make(name, "a String, b String", "ENGINE = MergeTree ORDER BY a") for name in ("alone", "target")]
+    gathered, refused, groups = 0, 0, ROUNDS * 6
+    for number in range(groups):
+        chance = random.Random(f"{kind} {number}")
+        bodies = chance.sample(APART[kind], 2) + [random_body(chance, kind) for _ in range(7)]
+        chance.shuffle(bodies)
+        bodies, once = accepted_alone(engine, alone, kind, bodies)
+        n = written(client, f"{xid}.{number}", f"INSERT INTO {target} FORMAT {kind}", bodies)
+        together = rows_of(engine, target)
+        gathered, refused = gathered + (n or 0), refused + (n is None)
+        assert n is None or once == together, (number, once - together, together - once, bodies)
+    assert (gathered == 0) is (kind == "Native") and refused * 4 <= groups, (gathered, refused, groups)
+
+
+@pytest.mark.parametrize("store_name", ["sqlite"])
+def test_settings_that_bodies_do_not_share(engine, client, xid, table):
+    client.begin(xid, gather=True).ok(201)
+    statement = f"INSERT INTO {table} FORMAT CSV"
+    rows = b"2024-01-01,%d,x\n"
+    assert client.write(xid, statement, rows % 1, max_threads="1").ok().json.get("gathered")
+    alone = client.write(xid, statement, rows % 2 + b"broken\n", input_format_allow_errors_num="1").ok()
+    assert alone["rows"] == 1
+    if not engine.is_old:
+        clause = f"INSERT INTO {table} SETTINGS input_format_csv_skip_first_lines = 1 FORMAT CSV"
+        assert client.write(xid, clause, rows % 9 + rows % 3).ok()["rows"] == 1
+    # A line behind the head is the first row.
+    assert "gathered" not in client.write(xid, f"INSERT INTO {table} (key) FORMAT TSV\n\n4", b"").json
+    client.rollback(xid).ok()
