@@ -43,6 +43,8 @@ class Txn:
         self.asked = None  # "one-phase": a commit was sent before anything was promised
         self.epoch = None  # of a named sink
         self.meta = None  # what the sink's checkpoint must have once this was committed last
+        self.spoilt = False  # by rows that ClickHouse refuses, in a write that was answered: may not be committed
+        self.gather = False  # its small writes are answered before they are staged
 
     def add(self, table, first, count):
         before = self.rows.get(table, (0, 0))
@@ -92,6 +94,8 @@ def body_of(txn, first, count, days):
 
 class Sink(threading.Thread):
     """One writer with a pause between transactions; stops when told to, with nothing left open."""
+
+    gathers = 0.4  # of its transactions
 
     def __init__(self, number, url, tables, ledger, stop):
         super().__init__(name=f"sink{number}", daemon=True)
@@ -163,6 +167,7 @@ class Sink(threading.Thread):
 
     def transaction(self):
         txn = self.ledger.new(self.name)
+        txn.gather = self.chance(self.gathers)
         dies = self.random.choice((0, 0, 0, 0.15))
         try:
             self.begin(txn)
@@ -182,7 +187,7 @@ class Sink(threading.Thread):
             self.refused(txn, final.answer)
 
     def begin(self, txn):
-        self.call(txn, "begin", lambda c: c.begin(txn.xid))
+        self.call(txn, "begin", lambda c: c.begin(txn.xid, gather=txn.gather))
 
     def prepare(self, txn):
         self.call(txn, "prepare", lambda c: c.prepare(txn.xid))
@@ -201,7 +206,7 @@ class Sink(threading.Thread):
         statement = f"INSERT INTO {table} FORMAT CSV"
         if self.chance(0.05):
             self.cut_short(txn, statement, body, write_id)
-        if self.chance(0.05):
+        if self.chance(0.01 if txn.gather else 0.05):
             self.bad_rows(txn, statement)
         chunked = self.chance(0.3)
 
@@ -214,7 +219,11 @@ class Sink(threading.Thread):
             answer = self.call(txn, "write again", send)
             if not answer["replay"]:
                 self.ledger.fault(f"{txn.xid} {write_id}: a repeated write is no replay: {answer!r}")
-        if answer["rows"] != count:
+        if "gathered" in answer.json:
+            self.ledger.count("writes gathered")
+            if not txn.gather or answer["body_bytes"] != len(body):
+                self.ledger.fault(f"{txn.xid} {write_id}: {len(body)} bytes sent, {answer!r}")
+        elif answer["rows"] != count:
             self.ledger.fault(f"{txn.xid} {write_id}: {count} rows sent, {answer!r}")
         txn.add(table, first, count)
         self.ledger.count("writes")
@@ -253,6 +262,10 @@ class Sink(threading.Thread):
     def bad_rows(self, txn, statement):
         try:
             answer = self.call(txn, "bad write", lambda c: c.write(txn.xid, statement, b"2024-01-01,1,1,x\nno date\n", "bad"))
+            if "gathered" in answer.json:
+                self.ledger.count("transactions spoilt")
+                txn.spoilt = True
+                return
             self.ledger.fault(f"{txn.xid}: bad rows were accepted: {answer!r}")
         except Final as final:
             if final.answer.code != "CLICKHOUSE_REJECTED":
@@ -289,6 +302,8 @@ class Sink(threading.Thread):
             return
         wait_ms = self.random.choice((None, None, 0, 100))
         self.call(txn, "commit", lambda c: c.commit(txn.xid, wait_ms))
+        if txn.spoilt:
+            self.ledger.fault(f"{txn.xid} was committed with rows that ClickHouse refuses")
         if txn.fate == OPEN:
             self.ledger.decide(txn, COMMIT)
         self.ended(txn)
@@ -339,7 +354,8 @@ class Sink(threading.Thread):
         never_begun = answer.code == "TXN_NOT_FOUND" and not txn.rows and txn.asked
         # 18.16 may start without a table when ZooKeeper fails in between.
         no_table = answer.code == "TARGET_NOT_FOUND" or "no longer exists" in answer.error["message"]
-        if not expired and not never_begun and not no_table and answer.code != "CLICKHOUSE_REJECTED":
+        lost = answer.code == "ROLLBACK_ONLY" and txn.gather
+        if not expired and not never_begun and not no_table and not lost and answer.code != "CLICKHOUSE_REJECTED":
             self.ledger.fault(f"{txn.xid} refused: {answer!r}")
         self.ledger.decide(txn, ABORT)
         self.resolve(txn)
@@ -356,7 +372,7 @@ class NamedSink(Sink):
 
     def begin(self, txn):
         txn.epoch, txn.meta = self.epoch, {"begun": txn.number}
-        self.call(txn, "begin", lambda c: c.begin(txn.xid, sink=self.sink, epoch=txn.epoch, meta=txn.meta))
+        self.call(txn, "begin", lambda c: c.begin(txn.xid, sink=self.sink, epoch=txn.epoch, meta=txn.meta, gather=txn.gather))
 
     def prepare(self, txn):
         if self.chance(0.5):
@@ -392,7 +408,7 @@ class NamedSink(Sink):
                 self.ledger.decide(txn, COMMIT)
             self.check_state(txn, answer)
             self.ended(txn)
-        elif txn.fate == OPEN and error["code"] in ("FENCED", "WRONG_STATE"):
+        elif txn.fate == OPEN and error["code"] in ("FENCED", "WRONG_STATE", "ROLLBACK_ONLY")[: 3 if txn.gather else 2]:
             # Never prepared: the old life's commit has come too late, and stays too late.
             self.ledger.count(f"recover: {error['code']}")
             self.ledger.decide(txn, ABORT)

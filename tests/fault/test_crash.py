@@ -13,6 +13,7 @@ import collections
 import concurrent.futures
 import http.client
 import itertools
+import operator
 import os
 import re
 import shutil
@@ -31,7 +32,7 @@ PROBLEMS_MAX = 8
 VISITS_MAX = 200
 # Steps without an effect of their own: they only decide, or wait for other operations.
 WITHOUT_EFFECT = {
-    "write.admit", "write.compare", "prepare.drain", "prepare.limits", "commit.target", "commit.discard", "commit.follow",
+    "write.admit", "write.compare", "write.gather", "prepare.drain", "prepare.limits", "commit.target", "commit.discard", "commit.follow",
     "rollback.drain", "recover.resume", "sink_recover.end",
 }
 # Effects that are not announced (op_sent): a question, or work on a thread that can be killed at its end only.
@@ -177,6 +178,39 @@ def story_rollback(world, fault):
     for xid, verbs in ((f"rolled-back:{run}", ("rollback",)), (f"prepared:{run}", ("prepare", "rollback"))):
         world.begin(xid)
         world.end(xid, world.write(xid), *verbs)
+
+
+def story_gather(world, fault):
+    """Small writes that are gathered; when some of them are lost the client rolls back, and writes them into a new transaction."""
+    run, life = next(_numbers), world.life
+    life.arm(fault)
+    for verbs in (("prepare", "commit"), ("commit",), ("rollback",)):
+        first = next(_numbers) * 20
+        for attempt in range(4):
+            xid = f"gather-{'-'.join(verbs)}:{run}:{attempt}"
+            if gathers(world, xid, first, verbs):
+                break
+            life.call(lambda c: c.rollback(xid)).ok()
+        else:
+            raise AssertionError(f"{xid}: rows are lost each time")
+        if "commit" in verbs:
+            world.expect(first)
+
+
+def gathers(world, xid, first, verbs):
+    """These 20 rows in two writes for each table. False: some of them are lost, as we were told."""
+    calls = [lambda c: c.begin(xid, gather=True)]
+    for table in world.tables:
+        for half in (first, first + 10):
+            statement, write_id = f"INSERT INTO {table} FORMAT CSV", f"{table}{half}".replace("`", "")
+            calls.append(operator.methodcaller("write", xid, statement, rows_of(half, 10), write_id))
+    calls += [operator.methodcaller(verb, xid) for verb in verbs]
+    for call in calls:
+        answer = world.life.call(call)
+        if answer.code == "ROLLBACK_ONLY":
+            return False
+        answer.ok((200, 201))
+    return True
 
 
 def story_sink(world, fault):
@@ -339,6 +373,7 @@ def story_fsck(world, fault):
 STORIES = {
     "commit": story_commit,
     "rollback": story_rollback,
+    "gather": story_gather,
     "sink": story_sink,
     "recover": story_recover,
     "half": story_half,
@@ -349,7 +384,7 @@ STORIES = {
 }
 DIES = ("recover", "half", "blocked")  # once without any fault
 # Heads of the names of the steps for which a story is told: these differ from the others in them.
-ONLY = {"half": ("commit.", "rollback."), "blocked": "commit.", "discard": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
+ONLY = {"gather": ("begin.", "write.", "prepare.", "rollback."), "half": ("commit.", "rollback."), "blocked": "commit.", "discard": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
 
 
 # ---- the matrix ----
@@ -484,6 +519,7 @@ def test_every_step_of_the_tables_is_visited(world, engine_name, store_name):
 SAMPLE = {  # heads of the names of steps
     "commit": "",
     "rollback": "",
+    "gather": ("write.", "prepare."),
     "sink": "",
     "recover": "recover",
     "half": ("commit.quiet", "commit.look", "rollback.clear"),
