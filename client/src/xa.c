@@ -165,6 +165,7 @@ static int start_new(struct call *call, struct chxa_txn **ret_txn)
     struct chxa_start_options options;
     chxa_start_options_init(&options);
     options.timeout_ms = call->instance->timeout_ms;
+    options.gather = call->instance->gather;
     options.meta = mark;
     if (chxa_start(call->instance->client, call->id, &options, ret_txn, call->error))
         return call_code(call);

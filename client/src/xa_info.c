@@ -18,6 +18,7 @@ enum value_kind {
     VALUE_UINT,
     VALUE_UINT64,
     VALUE_SCAN,
+    VALUE_YES,
     VALUE_SECRET
 };
 
@@ -36,6 +37,7 @@ static const struct key {
     {"nowait_ms", VALUE_UINT64, offsetof(struct xa_info, nowait_ms)},
     {"timeout_ms", VALUE_UINT64, offsetof(struct xa_info, timeout_ms)},
     {"scan", VALUE_SCAN, offsetof(struct xa_info, scan_all)},
+    {"gather", VALUE_YES, offsetof(struct xa_info, gather)},
     {"user", VALUE_TEXT, OPTION(user)},
     {"password_file", VALUE_SECRET, OPTION(password)},
     {"bearer_token_file", VALUE_SECRET, OPTION(bearer_token)},
@@ -141,6 +143,9 @@ static int take(const struct key *key, char *value, struct xa_info *info)
     case VALUE_SCAN:
         *(bool *)field = strcmp(value, "all") == 0;
         return *(bool *)field || strcmp(value, "in_doubt") == 0 ? XA_OK : XAER_INVAL;
+    case VALUE_YES:
+        *(bool *)field = strcmp(value, "yes") == 0;
+        return *(bool *)field || strcmp(value, "no") == 0 ? XA_OK : XAER_INVAL;
     case VALUE_SECRET:
         code = read_secret(value, info);
         *(const char **)field = info->secret;

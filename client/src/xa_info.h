@@ -15,7 +15,7 @@ struct xa_info {
     struct chxa_client_options options;
     uint64_t nowait_ms;
     uint64_t timeout_ms;
-    bool scan_all;
+    bool scan_all, gather;
     const char *urls[XA_INFO_URLS_MAX];
     char text[MAXINFOSIZE]; /* the string, cut into words */
     char secret[XA_INFO_SECRET_BYTES_MAX + 1];

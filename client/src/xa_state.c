@@ -214,6 +214,7 @@ static int instance_make(const char *text, struct xa_instance **ret_instance, co
         instance->deadline_ms = info->options.deadline_ms;
         instance->nowait_ms = info->nowait_ms;
         instance->timeout_ms = info->timeout_ms;
+        instance->gather = info->gather;
         instance->scan_all = info->scan_all;
         memcpy(instance->info, text, strlen(text) + 1);
         *ret_why = NULL; /* the client's own message says it */

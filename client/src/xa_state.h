@@ -43,6 +43,7 @@ struct xa_branch_entry {
 struct xa_instance {
     struct chxa_client *client;
     uint64_t deadline_ms, nowait_ms, timeout_ms;
+    bool gather;
     bool scan_all;
     char info[MAXINFOSIZE];
     struct xa_instance *next;

@@ -95,7 +95,7 @@ def test_what_fails_before_an_answer_harms_nothing(engine, client, xid, table, i
 def test_a_restart_ends_it(engine, start_node, store_name, xid, table, insert):
     from rest import Client
 
-    node = start_node(engine, store_name)
+    node = start_node(engine, store_name, session_timeout_ms=2000)
     client = Client(node.url)
     client.begin(xid, gather=True).ok(201)
     client.begin(f"{xid}.prepared", gather=True).ok(201)

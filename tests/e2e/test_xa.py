@@ -132,6 +132,26 @@ def test_one_phase(tm, table, engine):
     assert engine.count(table) == 3
 
 
+def test_gathered_branches(table, engine, node, info, client):
+    """Many small writes of a branch; and one whose node was started anew in between, which the prepare refuses."""
+    tm = Tm()
+    tm.ok("open", f"{info} gather=yes")
+    tm.ok("start", "g", "b", "0")
+    for first in range(0, 20, 2):
+        tm.ok("write", table, first, 2)
+    tm.ok("end", "g", "b", "TMSUCCESS")
+    tm.ok("prepare", "g", "b", "0")
+    assert len(client.get(text_id("g")).ok()["writes"]) == 1
+    tm.ok("commit", "g", "b", "0")
+    assert engine.count(table) == 20
+    work(tm, table, "h", 100)
+    node.stop()
+    node.start()
+    assert tm("prepare", "h", "b", "0") == "XA_RBROLLBACK"
+    assert client.get(text_id("h")).ok()["state"] == "Aborted"
+    assert engine.count(table) == 20
+
+
 def test_suspend_resume_join_migrate(tm, table, engine, info):
     tm.ok("start", "g", "b", "0")
     tm.ok("write", table, 0, 1)

@@ -31,6 +31,7 @@ extern "C" {
  *   timeout_ms       of a branch that is not prepared; 0, the default: the node's
  *   connect_timeout_ms, request_timeout_ms
  *   scan             what xa_recover lists: in_doubt (the default), or all: also what an operator ended with a reason
+ *   gather           yes, or no (the default): small writes of a branch are put into INSERTs together (chxa_start_options)
  *   user, password_file            basic authentication; the password is the file's first line
  *   bearer_token_file              instead; likewise
  *   ca_file, cert_file, key_file   TLS

@@ -35,6 +35,7 @@ START_TEST(defaults)
     ck_assert_uint_eq(info.nowait_ms, 1000);
     ck_assert_uint_eq(info.timeout_ms, 0);
     ck_assert(!info.scan_all);
+    ck_assert(!info.gather);
     ck_assert_ptr_null(info.options.user);
     ck_assert_ptr_null(info.options.password);
 }
@@ -51,7 +52,7 @@ START_TEST(every_key)
         text, sizeof text,
         "  url=http://a:1,https://b:2\twrite_mode=round_robin deadline_ms=5 nowait_ms=6 "
         "timeout_ms=7 scan=all connect_timeout_ms=8 request_timeout_ms=9 user=u password_file=%s "
-        "ca_file=/c cert_file=/d key_file=/e \n",
+        "gather=yes ca_file=/c cert_file=/d key_file=/e \n",
         secret);
     ck_assert_int_eq(parse(text), XA_OK);
     ck_assert_uint_eq(info.options.n_urls, 2);
@@ -62,6 +63,7 @@ START_TEST(every_key)
     ck_assert_uint_eq(info.nowait_ms, 6);
     ck_assert_uint_eq(info.timeout_ms, 7);
     ck_assert(info.scan_all);
+    ck_assert(info.gather);
     ck_assert_uint_eq(info.options.connect_timeout_ms, 8);
     ck_assert_uint_eq(info.options.request_timeout_ms, 9);
     ck_assert_str_eq(info.options.user, "u");
@@ -112,6 +114,8 @@ START_TEST(what_is_refused)
                                         "url=http://a user=",
                                         "url=http://a scan=",
                                         "url=http://a scan=some",
+                                        "url=http://a gather=",
+                                        "url=http://a gather=true",
                                         "url=http://a =x",
                                         "write_mode=first"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -119,6 +123,7 @@ START_TEST(what_is_refused)
         ck_assert_ptr_nonnull(why);
     }
     ck_assert_int_eq(parse(NULL), XAER_INVAL);
+    ck_assert_int_eq(parse("url=http://a gather=no"), XA_OK);
     ck_assert_int_eq(parse("url=http://a deadline_ms=2147483647"), XA_OK);
     ck_assert_int_eq(parse("url=http://a timeout_ms=9223372036854775807"), XA_OK);
 }
