@@ -17,8 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COPY_BYTES 65536u
-#define DEPTH_MAX  16u /* a part has projections and their files: two levels */
+#define CHUNK_BYTES   16384u /* more than most checksums.txt have */
+#define ENTRIES_BYTES 16384u /* a part's folder at once */
+#define DEPTH_MAX     16u    /* a part has projections and their files: two levels */
 
 struct held_entry_name held_part_name(uint64_t number)
 {
@@ -90,6 +91,15 @@ int dirs_open_at(int dir, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
+int dirs_open_below(const char *path, const char *name)
+{
+    char *whole = mem_printf("%s/%s", path, name);
+    int fd = open(whole, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int number = fd < 0 ? -errno : fd;
+    free(whole);
+    return number;
+}
+
 int dirs_make_at(int dir, const char *name)
 {
     int fd = dirs_open_at(dir, name);
@@ -123,11 +133,14 @@ int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd, 
         return error_set(error, CHXA_E_INVALID_XID, "%s", chxa_error_text(CHXA_E_INVALID_XID));
     char name[HELD_DIR_BYTES_MAX + 1];
     held_dir_name(xid, name);
-    int root_fd = dirs_open(root);
-    if (root_fd < 0)
-        return dirs_failed(error, root_fd, "open", root, NULL);
-    int area = create ? dirs_make_at(root_fd, HELD_AREA) : dirs_open_at(root_fd, HELD_AREA);
-    dirs_close(&root_fd);
+    int area = dirs_open_below(root, HELD_AREA);
+    if (area == -ENOENT) { /* or there is no root */
+        int root_fd = dirs_open(root);
+        if (root_fd < 0)
+            return dirs_failed(error, root_fd, "open", root, NULL);
+        area = create ? dirs_make_at(root_fd, HELD_AREA) : dirs_open_at(root_fd, HELD_AREA);
+        dirs_close(&root_fd);
+    }
     int fd = area;
     if (area >= 0)
         fd = create ? dirs_make_at(area, name) : dirs_open_at(area, name);
@@ -176,45 +189,68 @@ uint64_t dirs_inode(int dir, const char *name)
     return status.st_ino;
 }
 
-int dirs_each_inode(int dir, dirs_visit_inode *visit, void *arg)
+/* The entries of one read of a folder. */
+static int visit_entries(int dir, const char *entries, size_t bytes, dirs_visit_entry *visit,
+                         void *arg)
 {
-    DIR *stream = fdopendir(dir);
-    if (stream == NULL) {
-        int number = -errno;
-        close(dir);
-        return number;
-    }
     int result = 0;
-    while (result == 0) {
-        errno = 0;
-        struct dirent *entry = readdir(stream);
-        if (entry == NULL) {
-            result = -errno;
-            break;
-        }
+    for (size_t at = 0; at < bytes && result == 0;) {
+        const struct dirent64 *entry = (const struct dirent64 *)(const void *)(entries + at);
+        at += entry->d_reclen;
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = visit(arg, dirfd(stream), entry->d_name, entry->d_ino);
+            result = visit(arg, dir, entry);
     }
-    closedir(stream);
+    return result;
+}
+
+/* Without a DIR, which costs three calls more for each folder. */
+int dirs_each_entry(int dir, dirs_visit_entry *visit, void *arg)
+{
+    union {
+        struct dirent64 first;
+        char bytes[ENTRIES_BYTES];
+    } entries;
+    int result = 0;
+    ssize_t got;
+    do {
+        got = getdents64(dir, entries.bytes, sizeof entries.bytes);
+        if (got < 0)
+            result = -errno;
+        else if (got > 0)
+            result = visit_entries(dir, entries.bytes, (size_t)got, visit, arg);
+    } while (got > 0 && result == 0);
+    close(dir);
     return result;
 }
 
 struct visiting {
-    dirs_visit *visit;
+    dirs_visit *name;
+    dirs_visit_inode *inode;
     void *arg;
 };
 
-static int visit_name(void *arg, int dir, const char *name, uint64_t inode)
+static int visit_inode(void *arg, int dir, const struct dirent64 *entry)
 {
     const struct visiting *visiting = arg;
-    (void)inode;
-    return visiting->visit(visiting->arg, dir, name);
+    return visiting->inode(visiting->arg, dir, entry->d_name, entry->d_ino);
+}
+
+int dirs_each_inode(int dir, dirs_visit_inode *visit, void *arg)
+{
+    struct visiting visiting = {.inode = visit, .arg = arg};
+    return dirs_each_entry(dir, visit_inode, &visiting);
+}
+
+static int visit_name(void *arg, int dir, const struct dirent64 *entry)
+{
+    const struct visiting *visiting = arg;
+    return visiting->name(visiting->arg, dir, entry->d_name);
 }
 
 int dirs_each(int dir, dirs_visit *visit, void *arg)
 {
-    struct visiting visiting = {visit, arg};
-    return dirs_each_inode(dir, visit_name, &visiting);
+    struct visiting visiting = {.name = visit, .arg = arg};
+    return dirs_each_entry(dir, visit_name, &visiting);
 }
 
 static int tree_remove(int dir, const char *name, unsigned depth);
@@ -246,27 +282,34 @@ int dirs_remove_tree(int dir, const char *name)
     return tree_remove(dir, name, 0);
 }
 
+ssize_t dirs_read(int fd, char *to, size_t room)
+{
+    ssize_t got;
+    do {
+        got = read(fd, to, room);
+    } while (got < 0 && errno == EINTR);
+    return got < 0 ? -errno : got;
+}
+
 int dirs_file_hash(int dir, const char *name, char ret_hex[HASH_HEX_BYTES + 1])
 {
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     struct hash *hash = hash_new();
-    char *chunk = mem_alloc(COPY_BYTES);
+    char chunk[CHUNK_BYTES];
     ssize_t got;
     do {
-        got = read(fd, chunk, COPY_BYTES);
+        got = dirs_read(fd, chunk, sizeof chunk);
         if (got > 0)
             hash_update(hash, chunk, (size_t)got);
-    } while (got > 0 || (got < 0 && errno == EINTR));
-    int result = got < 0 ? -errno : 0;
-    free(chunk);
+    } while (got == (ssize_t)sizeof chunk);
     close(fd);
-    if (result == 0)
+    if (got >= 0)
         hash_final(hash, ret_hex);
     else
         hash_free(hash);
-    return result;
+    return got < 0 ? (int)got : 0;
 }
 
 void dirs_close(int *fd)

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 /* The held area's folder in a disk's root, and the suffixes of a marker. */
 #define HELD_AREA     "chxa"
@@ -51,7 +52,9 @@ int dirs_failed(struct error *error, int number, const char *what, const char *p
 int dirs_open(const char *path);
 /* One below it (O_NOFOLLOW). Negative errno on failure. */
 int dirs_open_at(int dir, const char *name);
-/* The same, made with mode 0700 when missing. */
+/* <path>/<name> at once; links are followed in path only. Negative errno on failure. */
+int dirs_open_below(const char *path, const char *name);
+/* As dirs_open_at, made with mode 0700 when missing. */
 int dirs_make_at(int dir, const char *name);
 
 /* Opens the transaction's folder on a root; with create it is made (and the held area). 0 and a
@@ -76,6 +79,9 @@ int dirs_each(int dir, dirs_visit *visit, void *arg);
 /* The same, with the entry's inode as the folder tells it: on most filesystems what stat says. */
 typedef int dirs_visit_inode(void *arg, int dir, const char *name, uint64_t inode);
 int dirs_each_inode(int dir, dirs_visit_inode *visit, void *arg);
+/* The same, with all that the folder tells. Not each folder tells d_type. */
+typedef int dirs_visit_entry(void *arg, int dir, const struct dirent64 *entry);
+int dirs_each_entry(int dir, dirs_visit_entry *visit, void *arg);
 
 /* Removes name and all beneath; symbolic links are removed, not followed. Missing is fine. 0 or
  * negative errno. */
@@ -84,6 +90,9 @@ int dirs_remove_tree(int dir, const char *name);
 /* Hard-links a part's files and projections into the empty directory `to`, and adds their sizes. Takes
  * from (part_files.c). 0 or negative errno. */
 int dirs_link_part(int from, int to, uint64_t *bytes);
+
+/* Of a regular file: less than room is its end. Bytes, or negative errno. */
+ssize_t dirs_read(int fd, char *to, size_t room);
 
 /* SHA-256 of a file's content (no link followed). 0 or negative errno. */
 int dirs_file_hash(int dir, const char *name, char ret_hex[HASH_HEX_BYTES + 1]);

@@ -45,11 +45,13 @@ static void list_add(struct part_list *list, const char *name, const struct part
 
 struct listing {
     struct part_list *list;
+    const struct part_list *known; /* or NULL; taken over by name and inode */
     bool old_syntax;
     uint32_t disk;
 };
 
-/* 1, and what tells it from others; 0: there is no such directory; or negative errno. */
+/* 1, and what tells it from others; 0: there is no such directory; or negative errno. dir may be
+ * AT_FDCWD, with a path. */
 static int entry_read(int dir, const char *name, struct part_entry *ret_entry)
 {
     struct statx status;
@@ -65,9 +67,28 @@ static int entry_read(int dir, const char *name, struct part_entry *ret_entry)
     return 1;
 }
 
-static int listing_visit(void *arg, int dir, const char *name)
+static int entry_compare_name(const void *left, const void *right)
+{
+    return strcmp(((const struct part_entry *)left)->name,
+                  ((const struct part_entry *)right)->name);
+}
+
+static const struct part_entry *list_find(const struct part_list *list, const char *name)
+{
+    struct part_entry key = {.name = (char *)(uintptr_t)name};
+    if (list->n_entries == 0)
+        return NULL;
+    return bsearch(&key, list->entries, list->n_entries, sizeof key, entry_compare_name);
+}
+
+static int listing_visit(void *arg, int dir, const char *name, uint64_t inode)
 {
     struct listing *listing = arg;
+    const struct part_entry *known = listing->known ? list_find(listing->known, name) : NULL;
+    if (known && known->disk == listing->disk && known->inode == inode) {
+        list_add(listing->list, name, known);
+        return 0;
+    }
     struct part_name parsed;
     if (!part_name_parse(name, listing->old_syntax, &parsed))
         return 0;
@@ -91,15 +112,15 @@ static void list_sort(struct part_list *list)
         qsort(list->entries, list->n_entries, sizeof *list->entries, entry_compare);
 }
 
-int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
-                   struct error *error)
+static int list_read(char *const *paths, size_t n_paths, bool old_syntax,
+                     const struct part_list *known, struct part_list *ret_list, struct error *error)
 {
     struct part_list list = {0};
     for (size_t i = 0; i < n_paths; i++) {
-        struct listing listing = {&list, old_syntax, (uint32_t)i};
+        struct listing listing = {&list, known, old_syntax, (uint32_t)i};
         int result = dirs_open(paths[i]);
         if (result >= 0)
-            result = dirs_each(result, listing_visit, &listing);
+            result = dirs_each_inode(result, listing_visit, &listing);
         if (result < 0) {
             part_list_clear(&list);
             return dirs_failed(error, result, "list", paths[i], NULL);
@@ -110,18 +131,61 @@ int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct p
     return 0;
 }
 
-static int entry_compare_name(const void *left, const void *right)
+int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
+                   struct error *error)
 {
-    return strcmp(((const struct part_entry *)left)->name,
-                  ((const struct part_entry *)right)->name);
+    return list_read(paths, n_paths, old_syntax, NULL, ret_list, error);
+}
+
+/* Something of that name there; is it the same? */
+static bool entry_is_there(const struct part_entry *entry, const char *path, bool *ret_same)
+{
+    struct part_entry now = {0};
+    char *whole = mem_printf("%s/%s", path, entry->name);
+    bool there = entry_read(AT_FDCWD, whole, &now) > 0;
+    free(whole);
+    /* The birth time too: a freed inode number can come back under a re-used name. */
+    *ret_same = there && now.inode == entry->inode && now.birth_ns == entry->birth_ns;
+    return there;
+}
+
+/* The part with the highest block. */
+static const struct part_entry *list_highest(const struct part_list *list, bool old_syntax)
+{
+    const struct part_entry *highest = NULL;
+    struct part_name name;
+    uint64_t block = 0;
+    for (size_t i = 0; i < list->n_entries; i++)
+        if (part_name_parse(list->entries[i].name, old_syntax, &name) &&
+            (highest == NULL || name.max_block > block)) {
+            highest = &list->entries[i];
+            block = name.max_block;
+        }
+    return highest;
+}
+
+int part_list_read_on(const struct part_list *before, char *const *paths, size_t n_paths,
+                      bool old_syntax, struct part_list *ret_list, struct error *error)
+{
+    struct part_list list = {0};
+    int result = list_read(paths, n_paths, old_syntax, before, &list, error);
+    if (result != 0)
+        return result;
+    const struct part_entry *highest = list_highest(before, old_syntax);
+    bool stands = true;
+    if (highest)
+        entry_is_there(highest, paths[highest->disk], &stands);
+    if (!stands) {
+        part_list_clear(&list);
+        return part_list_read(paths, n_paths, old_syntax, ret_list, error);
+    }
+    *ret_list = list;
+    return 0;
 }
 
 static bool list_has(const struct part_list *list, const struct part_entry *entry)
 {
-    if (list->n_entries == 0)
-        return false;
-    const struct part_entry *found =
-        bsearch(entry, list->entries, list->n_entries, sizeof *list->entries, entry_compare_name);
+    const struct part_entry *found = list_find(list, entry->name);
     if (found == NULL)
         return false;
     /* On another disk it is the same part, moved there by the storage policy. */
@@ -192,13 +256,10 @@ bool part_list_overlaps(const struct part_list *before, const struct part_list *
 static bool entry_stands(const struct part_entry *entry, char *const *paths, size_t n_paths)
 {
     for (size_t i = 0; i < n_paths; i++) {
-        struct part_entry now = {.disk = (uint32_t)i};
-        int folder = dirs_open(paths[i]);
-        bool there = folder >= 0 && entry_read(folder, entry->name, &now) > 0;
-        dirs_close(&folder);
+        bool same;
+        bool there = entry_is_there(entry, paths[i], &same);
         /* On another disk it is the same part, moved there by the storage policy. */
-        if (there && (now.disk != entry->disk ||
-                      (now.inode == entry->inode && now.birth_ns == entry->birth_ns)))
+        if (same || (there && i != entry->disk))
             return true;
     }
     return false;
@@ -284,17 +345,24 @@ static char *attach_name(const struct part_name *from, uint64_t number)
     return NULL;
 }
 
+/* In place of what an earlier try may have left. */
+static int held_make(int held, const char *name)
+{
+    if (mkdirat(held, name, 0700) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    int result = dirs_remove_tree(held, name);
+    return result != 0 ? result : mkdirat(held, name, 0700) != 0 ? -errno : 0;
+}
+
 /* Makes <held>/<number> with links to the files of the open part. Takes from. */
 static int held_fill(int held, int from, struct chxa_part *part)
 {
     struct held_entry_name name = held_part_name(part->number);
     struct stat status;
     int to = -1;
-    int result = dirs_remove_tree(held, name.text);
-    if (result == 0 && fstat(from, &status) != 0)
-        result = -errno;
-    if (result == 0 && mkdirat(held, name.text, 0700) != 0)
-        result = -errno;
+    int result = fstat(from, &status) != 0 ? -errno : held_make(held, name.text);
     if (result == 0) {
         to = dirs_open_at(held, name.text);
         result = to < 0 ? to : 0;
@@ -318,16 +386,6 @@ static int held_fill(int held, int from, struct chxa_part *part)
     return result;
 }
 
-static int part_open(const char *table_path, const char *entry_name, struct error *error)
-{
-    int table = dirs_open(table_path);
-    if (table < 0)
-        return dirs_failed(error, table, "open", table_path, NULL);
-    int fd = dirs_open_at(table, entry_name);
-    dirs_close(&table);
-    return fd < 0 ? dirs_failed(error, fd, "open", table_path, entry_name) : fd;
-}
-
 int part_link(const char *table_path, const char *entry_name, bool old_syntax, const char *root,
               uint32_t disk, const char *xid, uint64_t number, struct chxa_part *ret_part,
               struct error *error)
@@ -337,9 +395,9 @@ int part_link(const char *table_path, const char *entry_name, bool old_syntax, c
         return error_set(error, CHXA_E_IO_FAILED, "not a part's name in %s", table_path);
     struct chxa_part part = {.number = number, .disk = disk};
     int held = -1;
-    int from = part_open(table_path, entry_name, error);
+    int from = dirs_open_below(table_path, entry_name);
     if (from < 0)
-        return error->code;
+        return dirs_failed(error, from, "open", table_path, entry_name);
     char *shown = mem_printf("%s/%s", table_path, entry_name);
     int result = part_rows_read(from, shown, old_syntax, &part.rows, error);
     free(shown);

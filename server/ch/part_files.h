@@ -63,6 +63,12 @@ void part_list_clear(struct part_list *list);
 /* paths: one per disk. Lists parts only (part_name_parse). */
 int part_list_read(char *const *paths, size_t n_paths, bool old_syntax, struct part_list *ret_list,
                    struct error *error);
+/* The same, of a table that was listed before: the filesystem is asked only about what is new since, and about the part
+ * with the highest block, by name, inode and birth. While that one stands, no new part can have an old one's name: a
+ * table numbers its blocks upwards, and goes on behind the highest that it finds at a start. Where it does not stand, or
+ * a folder tells other inodes than stat does, everything is asked about again. */
+int part_list_read_on(const struct part_list *before, char *const *paths, size_t n_paths,
+                      bool old_syntax, struct part_list *ret_list, struct error *error);
 /* Adds to ret_list the entries of `after` that are not in `before` (by name and inode) and that no
  * other entry of `after` contains: what an INSERT left. A part that its storage policy moves from
  * one disk to another meanwhile counts once, and does not become new by it. */

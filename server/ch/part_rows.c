@@ -34,21 +34,16 @@ static int file_read(int dir, const char *name, size_t bytes_max, struct buf *re
     if (fd < 0)
         return -errno;
     struct buf text = {.bytes_max = bytes_max};
+    char chunk[4096];
     int result = 0;
-    for (;;) {
-        char chunk[4096];
-        ssize_t got = read(fd, chunk, sizeof chunk);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            result = got < 0 ? -errno : 0;
-            break;
-        }
-        if (!buf_append(&text, chunk, (size_t)got)) {
+    ssize_t got;
+    do {
+        got = dirs_read(fd, chunk, sizeof chunk);
+        if (got < 0)
+            result = (int)got;
+        else if (!buf_append(&text, chunk, (size_t)got))
             result = -EFBIG;
-            break;
-        }
-    }
+    } while (got == (ssize_t)sizeof chunk && result == 0);
     close(fd);
     if (result == 0)
         *ret_text = text;

@@ -70,13 +70,14 @@ static int sync_directory(struct syncing *syncing, int dir, const char *name)
     return result;
 }
 
-static int sync_visit(void *arg, int dir, const char *name)
+static int sync_visit(void *arg, int dir, const struct dirent64 *entry)
 {
     struct syncing *syncing = arg;
-    struct stat status;
-    if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+    const char *name = entry->d_name;
+    struct stat status = {0};
+    if (entry->d_type == DT_UNKNOWN && fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
         return -errno;
-    if (S_ISDIR(status.st_mode))
+    if (entry->d_type == DT_DIR || S_ISDIR(status.st_mode))
         return sync_directory(syncing, dir, name);
     if (syncing->does == SYNC_COUNT) {
         if (syncing->files_left == 0)
@@ -96,7 +97,7 @@ static int sync_visit(void *arg, int dir, const char *name)
 static int sync_tree(struct syncing *syncing, int dir)
 {
     int self = syncing->does == SYNC_FSYNC ? dup(dir) : -1;
-    int result = dirs_each(dir, sync_visit, syncing);
+    int result = dirs_each_entry(dir, sync_visit, syncing);
     if (result == 0 && self >= 0)
         result = sync_file(syncing, self);
     dirs_close(&self);

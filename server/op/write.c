@@ -593,8 +593,8 @@ static void link_work(struct op *op)
     struct coord_write *write = (struct coord_write *)op;
     const struct scratch *scratch = write->scratch;
     struct part_list *after = &write->listed, fresh = {0};
-    op->work_code = part_list_read(scratch->paths, scratch->n_paths, scratch->old_syntax, after,
-                                   &op->work_error);
+    op->work_code = part_list_read_on(&scratch->before, scratch->paths, scratch->n_paths,
+                                      scratch->old_syntax, after, &op->work_error);
     if (op->work_code == 0) {
         part_list_new(&scratch->before, after, scratch->old_syntax, &fresh);
         if (part_list_overlaps(&scratch->before, &fresh, scratch->old_syntax))

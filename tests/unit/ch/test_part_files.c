@@ -8,6 +8,7 @@
 #include "unit/ch/part_lab.h"
 
 #include <errno.h>
+#include <sys/syscall.h>
 
 /* ---- listing ---- */
 
@@ -78,6 +79,66 @@ START_TEST(test_list_new)
     ck_assert_uint_eq(fresh.n_entries, 0);
     part_list_clear(&before);
     part_list_clear(&after);
+}
+END_TEST
+
+static size_t asked;
+
+/* The library's calls come here first. */
+int statx(int dir, const char *restrict name, int flags, unsigned mask, struct statx *restrict to)
+{
+    asked++;
+    return (int)syscall(SYS_statx, dir, name, flags, mask, to);
+}
+
+/* Both read the same, by so many questions; its n_new. */
+static void check_read_on(const struct part_list *before, size_t questions, size_t n_new)
+{
+    char *const paths[] = {table};
+    struct part_list after = {0}, all = {0}, fresh = {0};
+    asked = 0;
+    ck_assert_int_eq(part_list_read_on(before, paths, 1, false, &after, &err), 0);
+    ck_assert_uint_eq(asked, questions);
+    ck_assert_int_eq(part_list_read(paths, 1, false, &all, &err), 0);
+    ck_assert_uint_eq(after.n_entries, all.n_entries);
+    for (size_t i = 0; i < all.n_entries; i++) {
+        ck_assert_str_eq(after.entries[i].name, all.entries[i].name);
+        ck_assert_uint_eq(after.entries[i].inode, all.entries[i].inode);
+        ck_assert_uint_eq(after.entries[i].birth_ns, all.entries[i].birth_ns);
+    }
+    part_list_new(before, &after, false, &fresh);
+    ck_assert_uint_eq(fresh.n_entries, n_new);
+    part_list_clear(&after);
+    part_list_clear(&all);
+    part_list_clear(&fresh);
+}
+
+/* A list is gone on with: nobody is asked about parts that were there before, while that can be relied on. */
+START_TEST(test_list_goes_on)
+{
+    char *const paths[] = {table};
+    struct part_list before = {0};
+    make_part(table, "all_1_1_0", "1");
+    check_read_on(&before, 1, 1);
+    make_part(table, "all_9_9_0", "1");
+    make_part(table, "all_10_10_0", "1");
+    ck_assert_int_eq(part_list_read(paths, 1, false, &before, &err), 0);
+    check_read_on(&before, 1, 0);
+    make_part(table, "all_11_11_0", "1");
+    check_read_on(&before, 2, 1);
+    struct part_entry *highest = &before.entries[0], *other = &before.entries[1];
+    ck_assert_str_eq(highest->name, "all_10_10_0");
+    other->inode++; /* another one under its name, which the folder tells */
+    check_read_on(&before, 3, 2);
+    other->inode--;
+    /* Others under all the names, with the inodes of the old: emptied, and numbered anew. */
+    highest->birth_ns++;
+    other->birth_ns++;
+    check_read_on(&before, 1 + 1 + 4, 3);
+    /* The highest was taken away. */
+    nftw(path_of(table, highest->name), remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    check_read_on(&before, 1 + 1 + 3, 2);
+    part_list_clear(&before);
 }
 END_TEST
 
@@ -497,6 +558,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, test_list);
     tcase_add_test(tests, test_list_new);
+    tcase_add_test(tests, test_list_goes_on);
     tcase_add_test(tests, test_list_tampered);
     tcase_add_test(tests, test_list_new_while_moving);
     tcase_add_test(tests, test_list_new_old_syntax);
