@@ -7,6 +7,7 @@
 #include "contract/store/proxy_lab.h"
 
 #include "base/metrics.h"
+#include "lib/suite.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -484,9 +485,5 @@ int main(void)
         tcase_add_loop_test(lost, a_lost_multi_is_settled_for_each, 0, 2);
         suite_add_tcase(suite, lost);
     }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

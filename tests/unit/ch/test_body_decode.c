@@ -8,6 +8,7 @@
 #include "ch/body_decode.h"
 #include "ch/city_hash.h"
 #include "ch/native_block.h"
+#include "lib/suite.h"
 
 #include <check.h>
 #include <lz4.h>
@@ -428,9 +429,5 @@ int main(void)
     tcase_add_test(tcase, a_block_of_a_server);
     tcase_add_test(tcase, a_block_that_claims_too_much);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

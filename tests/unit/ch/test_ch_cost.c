@@ -6,6 +6,7 @@
  */
 #include "base/mem.h"
 #include "ch/ch_http.h"
+#include "lib/suite.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -173,9 +174,5 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_body_is_sent_in_large_pieces);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
  */
 #include "ch/ch_http_pass.h"
 #include "fake_clickhouse.h"
+#include "lib/suite.h"
 
 struct result {
     int heads, dones, code, status;
@@ -200,9 +201,5 @@ int main(void)
     tcase_add_loop_test(tcase, the_body_goes_on_behind_the_answers_beginning, 0, 2);
     tcase_add_loop_test(tcase, an_answer_that_ends_before_the_body, 0, 2);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

@@ -4,6 +4,7 @@
  * clients that do not take their answer, stopping the server, thousands of idle connections.
  */
 #include "http_client.h"
+#include "lib/suite.h"
 
 #include <malloc.h>
 #include <sys/resource.h>
@@ -455,9 +456,5 @@ int main(void)
     tcase_add_test(tcase, stop_closes_idle_ones_and_waits_for_answers);
     tcase_add_loop_test(tcase, stop_ends_at_the_deadline, 0, 6);
     tcase_add_test(tcase_with(suite, "many", setup_many), thousands_of_idle_connections);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }

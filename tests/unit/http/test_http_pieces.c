@@ -6,6 +6,7 @@
  * loop while the server takes them; length= says Content-Length, cut=1 ends it not whole.
  */
 #include "http_client.h"
+#include "lib/suite.h"
 
 static struct test_server server;
 static atomic_int full;       /* http_reply_data said false */
@@ -347,9 +348,5 @@ int main(void)
     tcase_add_loop_test(tcase, a_client_that_vanishes_is_told, 0, 2);
     tcase_add_test(tcase, a_client_that_takes_nothing_is_cut_off);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }
