@@ -5,6 +5,7 @@
 #include "ch/held_survey.h"
 
 #include "base/mem.h"
+#include "ch/held_markers.h"
 #include "ch/part_dirs.h"
 #include "ch/part_files.h"
 
@@ -21,6 +22,8 @@ void held_survey_clear(struct held_survey *survey)
     for (size_t i = 0; i < survey->n_folders; i++) {
         free(survey->folders[i].name);
         free(survey->folders[i].items);
+        free(survey->folders[i].moved);
+        free(survey->folders[i].sent);
     }
     free(survey->folders);
     *survey = (struct held_survey){0};
@@ -43,13 +46,28 @@ const struct held_item *held_folder_find(const struct held_folder *folder, uint6
     return bsearch(&key, folder->items, folder->n_items, sizeof key, item_compare);
 }
 
-/* "123", "123.moved" or "123.sent"; others (a clone on its way out) say nothing here. */
+static void add_run(struct part_run **runs, size_t *n_runs, struct part_run run)
+{
+    size_t n = *n_runs;
+    if ((n & (n - 1)) == 0)
+        *runs = mem_realloc(*runs, (n ? n * 2 : 1) * sizeof **runs);
+    (*runs)[n] = run;
+    *n_runs = n + 1;
+}
+
+/* "123", or a marker (held_markers.h); others (a clone on its way out) say nothing here. */
 static int item_visit(void *arg, int dir, const char *name)
 {
     struct held_folder *folder = arg;
+    struct part_run run;
+    bool sent = false;
+    bool marker = held_marker_parse(name, &run, &sent);
     size_t digits = strspn(name, "0123456789");
-    bool marker =
-        strcmp(name + digits, MARKER_SUFFIX) == 0 || strcmp(name + digits, SENT_SUFFIX) == 0;
+    if (marker && run.first < run.last) {
+        add_run(sent ? &folder->sent : &folder->moved, sent ? &folder->n_sent : &folder->n_moved,
+                run);
+        return 0;
+    }
     if (digits == 0 || digits > 19 || (name[digits] && !marker))
         return 0;
     size_t n = folder->n_items;
@@ -80,6 +98,26 @@ static void items_merge(struct held_folder *folder)
         }
     }
     folder->n_items = n + 1;
+}
+
+static const struct part_run *run_of(const struct part_run *runs, size_t n, uint64_t number)
+{
+    for (size_t i = 0; i < n; i++)
+        if (runs[i].first <= number && number <= runs[i].last)
+            return &runs[i];
+    return NULL;
+}
+
+char *held_folder_marker(const struct held_folder *folder, uint64_t number)
+{
+    const struct held_item *item = held_folder_find(folder, number);
+    if (item && item->marker)
+        return mem_strdup(held_marker_name(number).text);
+    const struct part_run *moved = run_of(folder->moved, folder->n_moved, number);
+    const struct part_run *sent = run_of(folder->sent, folder->n_sent, number);
+    if (moved == NULL && sent == NULL)
+        return NULL;
+    return mem_strdup(held_run_name(sent ? *sent : *moved, sent != NULL).text);
 }
 
 /* ---- sizes ---- */

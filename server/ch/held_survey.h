@@ -9,6 +9,7 @@
 #define CHXA_CH_HELD_SURVEY_H
 
 #include "base/error.h"
+#include "core/part_run.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@
 struct held_item { /* one number in a transaction's folder */
     uint64_t number;
     uint64_t inode; /* of the held directory; 0: there is none */
-    bool marker;
+    bool marker;    /* of its own; see held_folder_marker */
 };
 
 enum held_kind {
@@ -32,6 +33,8 @@ struct held_folder {
     char *name;
     struct held_item *items; /* by number */
     size_t n_items;
+    struct part_run *moved, *sent; /* markers of several parts */
+    size_t n_moved, n_sent;
     uint64_t bytes;      /* set aside: of all its files */
     int64_t modified_ms; /* wall clock */
 };
@@ -47,6 +50,8 @@ void held_survey_clear(struct held_survey *survey);
 /* Adds what is in <root>/chxa. A root without a held area adds nothing. IO_FAILED. */
 int held_survey_read(struct held_survey *survey, const char *root, struct error *error);
 const struct held_item *held_folder_find(const struct held_folder *folder, uint64_t number);
+/* The name of a marker that stands for that number, malloc'd; NULL: there is none. */
+char *held_folder_marker(const struct held_folder *folder, uint64_t number);
 
 /* Names in <table_path>/detached that are parts of ours, whatever stands before them (attaching_,
  * ignored_, …): their number is number_min or more. Calls found for each; a folder that is not there

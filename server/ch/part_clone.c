@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clones of held parts: see part_files.h. A marker is empty (of a part that is given away itself), or "<inode> <birth> <ms> <name or ->"; it is
- * replaced by a rename, so that it is whole whenever a crash comes.
+ * Clones of held parts: see part_files.h. A marker (held_markers.h) is empty (of parts that are given away themselves), or the part's own, and then says
+ * "<inode> <birth> <ms> <name or ->"; it is replaced by a rename, so that it is whole whenever a crash comes.
  *
  * The order that a crash may cut anywhere:  clone → marker (durable) → rename clone → detached …
  * attached for sure → held directory gone. A clone without its marker was never moved out, and is
@@ -23,16 +23,15 @@
 
 #define MARKER_BYTES_MAX 320u
 
-bool held_marker_read(int held, uint64_t number, struct held_marker *ret_marker)
+/* The part's own marker. False when there is none. */
+static bool clone_marker_read(int held, uint64_t number, struct held_marker *ret_marker)
 {
     struct held_marker marker = {0};
     char text[MARKER_BYTES_MAX + 1];
+    *ret_marker = marker;
     int fd = openat(held, held_marker_name(number).text, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        marker.sent = faccessat(held, held_sent_name(number).text, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-        *ret_marker = marker;
-        return marker.sent;
-    }
+    if (fd < 0)
+        return false;
     ssize_t len = read(fd, text, MARKER_BYTES_MAX);
     dirs_close(&fd);
     text[len > 0 ? len : 0] = '\0';
@@ -45,6 +44,17 @@ bool held_marker_read(int held, uint64_t number, struct held_marker *ret_marker)
         marker.seen[0] = '\0';
     *ret_marker = marker;
     return true;
+}
+
+bool held_marker_read(int held, const struct held_markers *markers, uint64_t number,
+                      struct held_marker *ret_marker)
+{
+    bool marked = part_run_has(markers->moved, markers->n_moved, number);
+    *ret_marker = (struct held_marker){0};
+    if (part_run_has(markers->single, markers->n_single, number))
+        marked = clone_marker_read(held, number, ret_marker) || marked;
+    ret_marker->sent = part_run_has(markers->sent, markers->n_sent, number);
+    return marked || ret_marker->sent;
 }
 
 /* 0 or negative errno. */
@@ -111,7 +121,7 @@ int held_clone(const char *root, const char *xid, const struct chxa_part *part, 
     int number = 0;
     if (held < 0 || dirs_inode(held, held_part_name(part->number).text) != part->inode)
         number = -ENOENT;
-    else if (held_marker_read(held, part->number, &marker) && marker.inode &&
+    else if (clone_marker_read(held, part->number, &marker) && marker.inode &&
              marker.inode == dirs_inode(held, held_out_name(part->number).text))
         goto out; /* made before a crash */
     marker = (struct held_marker){.cloned_ms = clock_wall_ms()};
@@ -136,7 +146,7 @@ int held_note_seen(const char *root, const char *xid, const struct chxa_part *pa
         return result;
     struct held_marker marker;
     int number = 0;
-    if (held_marker_read(held, part->number, &marker) && marker.inode) {
+    if (clone_marker_read(held, part->number, &marker) && marker.inode) {
         snprintf(marker.seen, sizeof marker.seen, "%s", name);
         /* Durable first: an empty marker after a power cut would say that no clone was handed out. */
         number = marker_write(held, part->number, &marker, true);

@@ -5,6 +5,7 @@
 #ifndef CHXA_CH_PART_CLONE_H
 #define CHXA_CH_PART_CLONE_H
 
+#include "ch/held_markers.h"
 #include "ch/part_files.h"
 
 struct held_marker {
@@ -15,7 +16,8 @@ struct held_marker {
     char seen[256]; /* "": not noted */
 };
 
-/* held: the transaction's folder. False when there is no marker. */
-bool held_marker_read(int held, uint64_t number, struct held_marker *ret_marker);
+/* held: the transaction's folder, markers: all of them there. False when the part has none. */
+bool held_marker_read(int held, const struct held_markers *markers, uint64_t number,
+                      struct held_marker *ret_marker);
 
 #endif

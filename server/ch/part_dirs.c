@@ -35,10 +35,15 @@ struct held_entry_name held_marker_name(uint64_t number)
     return name;
 }
 
-struct held_entry_name held_sent_name(uint64_t number)
+struct held_entry_name held_run_name(struct part_run run, bool sent)
 {
     struct held_entry_name name;
-    snprintf(name.text, sizeof name.text, "%" PRIu64 SENT_SUFFIX, number);
+    const char *suffix = sent ? SENT_SUFFIX : MARKER_SUFFIX;
+    if (run.first == run.last)
+        snprintf(name.text, sizeof name.text, "%" PRIu64 "%s", run.first, suffix);
+    else
+        snprintf(name.text, sizeof name.text, "%" PRIu64 "-%" PRIu64 "%s", run.first, run.last,
+                 suffix);
     return name;
 }
 
@@ -156,6 +161,14 @@ int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd, 
         return dirs_failed(error, fd, "open", root, HELD_AREA);
     *ret_fd = fd;
     return 0;
+}
+
+int dirs_need_held(const char *root, const char *xid, int *ret_fd, struct error *error)
+{
+    int result = dirs_open_held(root, xid, false, ret_fd, error);
+    if (result == 0 && *ret_fd < 0)
+        return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
+    return result;
 }
 
 int dirs_rename(int from_dir, const char *from, int to_dir, const char *to)

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "core/part_run.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -33,12 +34,12 @@
 
 /* A number as text, with the marker's suffix where asked. */
 struct held_entry_name {
-    char text[32];
+    char text[64];
 };
 struct held_entry_name held_part_name(uint64_t number);
 struct held_entry_name held_marker_name(uint64_t number);
-/* The marker's name once the ALTER may have been sent. */
-struct held_entry_name held_sent_name(uint64_t number);
+/* The marker of a run; sent: once the ALTER may have been sent. */
+struct held_entry_name held_run_name(struct part_run run, bool sent);
 /* The clone of a held part, until it is moved out; the marker's next content (part_clone.c). */
 struct held_entry_name held_out_name(uint64_t number);
 struct held_entry_name held_next_marker_name(uint64_t number);
@@ -61,6 +62,9 @@ int dirs_make_at(int dir, const char *name);
  * descriptor, or CHXA_E_IO_FAILED; a missing folder is 0 with *ret_fd = -1 unless create. */
 int dirs_open_held(const char *root, const char *xid, bool create, int *ret_fd,
                    struct error *error);
+
+/* The same, where it must be there already. */
+int dirs_need_held(const char *root, const char *xid, int *ret_fd, struct error *error);
 
 /* Renames, and never replaces what is there. 0 or negative errno. */
 int dirs_rename(int from_dir, const char *from, int to_dir, const char *to);

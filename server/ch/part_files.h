@@ -5,8 +5,9 @@
  *
  * The held area of a disk is <root>/chxa (mode 0700 beneath). A transaction's folder is
  * <root>/chxa/<held_dir_name(xid)>; in it a held part is the directory <number>, and its marker,
- * left before it is moved out, the file <number>.moved, renamed to <number>.sent before the ALTER
- * that attaches it is sent; a clone to be moved out is <number>.out; <number>.syncing see held_sync.
+ * left before it is moved out, the file <number>.moved, or <first>-<last>.moved for a run of numbers
+ * (core/part_run.h), renamed to .sent before the ALTER that attaches them is sent; a clone to be moved
+ * out is <number>.out; <number>.syncing see held_sync.
  *
  * Threads: everything here blocks; call it on a worker thread (uv_queue_work), never on the loop.
  * Distinct transactions may be worked on at once. Names and xids are checked again here before they
@@ -22,6 +23,7 @@
 #define CHXA_CH_PART_FILES_H
 
 #include "base/error.h"
+#include "core/part_run.h"
 #include "proto/record.h"
 
 #include <stdint.h>
@@ -111,7 +113,7 @@ int dir_sync(const char *path, struct error *error);
 /* Where one part is: looked at, not changed. */
 struct part_place {
     bool held;      /* the held directory is there with the recorded inode */
-    bool marker;    /* <number>.moved or <number>.sent is there */
+    bool marker;    /* a marker that has its number is there, .moved or .sent */
     bool sent;      /* … and the ALTER may have been sent: it is .sent, or names a clone */
     bool kept;      /* … and names a clone, for whose sake the held directory stays */
     bool out;       /* the clone is still in the held area (<number>.out) */
@@ -125,21 +127,22 @@ struct part_place {
 };
 void part_place_clear(struct part_place *place);
 /* Places of n parts of one target; table_paths[i] and roots[i] are on the same disk (index =
- * part->disk). ret_places: array of n, for the caller to clear. One directory listing per disk,
- * whatever n. */
+ * part->disk). ret_places: array of n, for the caller to clear. Lists each of the folders once per disk,
+ * whatever n; a part that is not held costs a system call or two besides. */
 int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
                      char *const *table_paths, char *const *roots, size_t n_disks,
                      struct part_place *ret_places, struct error *error);
 
-/* Creates the markers, durably with fsync (once, not for each), where they are missing; one that says
- * sent says it no more. */
-int held_mark(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
-              bool fsync, struct error *error);
-/* Before the ALTER is sent: the markers of these parts say so, durably with fsync (once, not for each). All of one
+/* Creates the markers of these runs, one for each, where they are missing; what was sent is sent no more, durably with
+ * fsync. Not durable else: held_note_sent (held_markers.c says why). No run may have a number of another part of
+ * the transaction on that root. */
+int held_mark(const char *root, const char *xid, const struct part_run *runs, size_t n, bool fsync,
+              struct error *error);
+/* Before the ALTER is sent: the markers of these runs say so, durably with fsync (once, not for each). All of one
  * root. */
-int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, size_t n, bool fsync,
-                   struct error *error);
-/* Removes the marker, of a part that was taken away before it was attached. Missing is fine. */
+int held_note_sent(const char *root, const char *xid, const struct part_run *runs, size_t n,
+                   bool fsync, struct error *error);
+/* Takes the part out of its markers, of a part that was taken away before it was attached. Missing is fine. */
 int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
                 struct error *error);
 /* Renames each held part (or its clone) → <table_path>/detached/<name>, in order, until one fails; never

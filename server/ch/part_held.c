@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commit and its undoing on disk: where a part is, markers, moving out of the held area and back,
- * removal. See part_files.h. Threads: any worker.
+ * Commit and its undoing on disk: moving out of the held area and back, removal. See part_files.h;
+ * the markers are in held_markers.c, where a part is in part_places.c. Threads: any worker.
  *
  * The order that a crash may cut anywhere (design: "where a part is, tells how far its commit
- * got"): out:  marker (durable) → rename held → detached → marker says sent (durable) → ALTER;
+ * got"): out:  marker → rename held → detached → marker says sent (all of it durable) → ALTER;
  * back: rename detached → held → both folders durable → marker gone. So a part that has left the held area always
  * has its marker, and one that was never given to ClickHouse has none that says sent.
  */
@@ -24,271 +24,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HELD_PREFIX      "t-"
-#define ATTACHING_PREFIX "attaching_"
-#define LOST             "lost"
-
-/* ---- places ---- */
-
-void part_place_clear(struct part_place *place)
-{
-    free(place->ignored);
-    free(place->active);
-    free(place->seen);
-    *place = (struct part_place){0};
-}
-
-struct inode_name {
-    uint64_t inode;
-    char *name;
-};
-
-/* What is in a folder, by inode: as the folder tells it, which is one call for all, and costs as much
- * in a table of ten thousand parts as in one of ten; or looked up one by one (`sure`), where the
- * folder tells something else (a stacked filesystem). */
-struct inode_list {
-    struct inode_name *entries;
-    size_t n_entries;
-    bool parts_only;
-    bool read, sure;
-};
-
-static void inodes_clear(struct inode_list *list)
-{
-    for (size_t i = 0; i < list->n_entries; i++)
-        free(list->entries[i].name);
-    free(list->entries);
-    *list = (struct inode_list){0};
-}
-
-static bool is_part_name(const char *name)
-{
-    struct part_name parsed;
-    return part_name_parse(name, false, &parsed) || part_name_parse(name, true, &parsed);
-}
-
-static int inodes_visit(void *arg, int dir, const char *name, uint64_t inode)
-{
-    struct inode_list *list = arg;
-    if (list->parts_only && !is_part_name(name))
-        return 0;
-    if (list->sure)
-        inode = dirs_inode(dir, name);
-    if (inode == 0)
-        return 0;
-    size_t n = list->n_entries;
-    if ((n & (n - 1)) == 0)
-        list->entries = mem_realloc(list->entries, (n ? n * 2 : 1) * sizeof *list->entries);
-    list->entries[n] = (struct inode_name){inode, mem_strdup(name)};
-    list->n_entries++;
-    return 0;
-}
-
-static int inode_compare(const void *left, const void *right)
-{
-    uint64_t a = ((const struct inode_name *)left)->inode;
-    uint64_t b = ((const struct inode_name *)right)->inode;
-    return (a > b) - (a < b);
-}
-
-/* 0 or negative errno. */
-static int inodes_read(int dir, bool sure, struct inode_list *list)
-{
-    int again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (again < 0)
-        return -errno;
-    bool parts_only = list->parts_only;
-    inodes_clear(list);
-    *list = (struct inode_list){.parts_only = parts_only, .read = true, .sure = sure};
-    int result = dirs_each_inode(again, inodes_visit, list);
-    if (result == 0 && list->n_entries > 1)
-        qsort(list->entries, list->n_entries, sizeof *list->entries, inode_compare);
-    return result;
-}
-
-/* The name of the directory with that inode, or NULL. */
-static const char *inodes_find(int dir, const struct inode_list *list, uint64_t inode)
-{
-    struct inode_name key = {.inode = inode};
-    if (list->n_entries == 0)
-        return NULL;
-    const struct inode_name *found =
-        bsearch(&key, list->entries, list->n_entries, sizeof key, inode_compare);
-    return found && (list->sure || dirs_inode(dir, found->name) == inode) ? found->name : NULL;
-}
-
-/* An inode number may have been re-used since; the content tells. */
-static bool is_same_content(int folder, const char *name, const struct chxa_part *part)
-{
-    char hex[HASH_HEX_BYTES + 1];
-    int dir = dirs_open_at(folder, name);
-    if (dir < 0)
-        return false;
-    int result = dirs_file_hash(dir, CHECKSUMS_FILE, hex);
-    dirs_close(&dir);
-    return result == 0 && strcmp(hex, part->checksum) == 0;
-}
-
-/* What is on one disk, open while its parts are looked up. */
-struct disk_view {
-    int held;     /* -1: no folder */
-    int table;    /* the table's own */
-    int detached; /* -1: none */
-    struct inode_list in_detached;
-    struct inode_list in_table;
-};
-
-static void disk_view_close(struct disk_view *view)
-{
-    dirs_close(&view->held);
-    dirs_close(&view->table);
-    dirs_close(&view->detached);
-    inodes_clear(&view->in_detached);
-    inodes_clear(&view->in_table);
-}
-
-static int disk_view_open(const char *xid, const char *table_path, const char *root,
-                          struct disk_view *ret_view, struct error *error)
-{
-    struct disk_view view = {
-        .held = -1, .table = -1, .detached = -1, .in_table = {.parts_only = true}};
-    int result = dirs_open_held(root, xid, false, &view.held, error);
-    if (result != 0)
-        return result;
-    /* A table's directory that is not there proves nothing (a disk that is not mounted): an error.
-     */
-    view.table = dirs_open(table_path);
-    int number = view.table < 0 ? view.table : 0;
-    if (number == 0) {
-        view.detached = dirs_open_at(view.table, DETACHED);
-        number = view.detached < 0 && view.detached != -ENOENT ? view.detached : 0;
-    }
-    if (number != 0) {
-        disk_view_close(&view);
-        return dirs_failed(error, number, "look for parts in", table_path, NULL);
-    }
-    *ret_view = view;
-    return 0;
-}
-
-/* The inode number in the table's folder may be another part's by now: that one is younger than our
- * clone. A part that was given to ClickHouse without a clone has a marker that says so; without one
- * the content tells, which 18.16 may alter in place. */
-static bool is_same_directory(int table, const char *name, const struct held_marker *marker,
-                              const struct chxa_part *part)
-{
-    uint64_t birth_ns = marker->birth_ns ? dirs_birth_ns(table, name) : 0;
-    if (birth_ns)
-        return birth_ns == marker->birth_ns;
-    return (marker->sent && marker->inode == 0) || is_same_content(table, name, part);
-}
-
-/* Lists the table, then detached/: while no ALTER of ours runs, a part can only move from the one to the
- * other (a replica that throws out what its ZooKeeper does not know), and must not slip past between the
- * two lists. */
-static int disk_view_list(struct disk_view *view, bool sure)
-{
-    int number = inodes_read(view->table, sure, &view->in_table);
-    if (number == 0 && view->detached >= 0)
-        number = inodes_read(view->detached, sure, &view->in_detached);
-    return number;
-}
-
-/* Where a directory is outside the held area. Nothing is listed before somebody is looked for. */
-static int disk_view_find(struct disk_view *view, uint64_t inode, const char **ret_in_table,
-                          const char **ret_in_detached)
-{
-    for (int sure = view->in_table.sure; sure < 2; sure++) {
-        bool is_read = view->in_table.read && view->in_table.sure == (sure == 1);
-        int number = is_read ? 0 : disk_view_list(view, sure == 1);
-        if (number != 0)
-            return number;
-        *ret_in_table = inodes_find(view->table, &view->in_table, inode);
-        *ret_in_detached = inodes_find(view->detached, &view->in_detached, inode);
-        if (*ret_in_table || *ret_in_detached)
-            break;
-    }
-    return 0;
-}
-
-/* 0 or negative errno. */
-static int place_read(struct disk_view *view, const struct chxa_part *part,
-                      struct part_place *place)
-{
-    struct held_marker marker = {0};
-    const char *in_table = NULL, *name = NULL;
-    if (view->held >= 0) {
-        place->held = dirs_inode(view->held, held_part_name(part->number).text) == part->inode;
-        place->marker = held_marker_read(view->held, part->number, &marker);
-    }
-    place->sent = marker.sent || marker.inode;
-    place->inode = marker.inode ? marker.inode : part->inode;
-    place->kept = marker.inode && place->held;
-    if (place->kept) {
-        place->out = dirs_inode(view->held, held_out_name(part->number).text) == place->inode;
-        place->cloned_ms = marker.cloned_ms;
-        place->seen = marker.seen[0] ? mem_strdup(marker.seen) : NULL;
-    }
-    if (place->kept ? place->out : place->held)
-        return 0; /* a directory is in one place only */
-    int number = disk_view_find(view, place->inode, &in_table, &name);
-    if (number != 0)
-        return number;
-    size_t prefix = strlen(ATTACHING_PREFIX);
-    if (name && strcmp(name, part->name) == 0)
-        place->detached = true;
-    else if (name && strncmp(name, ATTACHING_PREFIX, prefix) == 0 &&
-             strcmp(name + prefix, part->name) == 0)
-        place->attaching = true;
-    else if (name && is_same_content(view->detached, name, part))
-        place->ignored = mem_strdup(name);
-    if (in_table && is_same_directory(view->table, in_table, &marker, part))
-        place->active = mem_strdup(in_table);
-    return 0;
-}
-
-int part_places_read(const char *xid, const struct chxa_part *parts, size_t n_parts,
-                     char *const *table_paths, char *const *roots, size_t n_disks,
-                     struct part_place *ret_places, struct error *error)
-{
-    struct part_place *places = mem_array(n_parts, sizeof *places);
-    int result = 0;
-    for (size_t disk = 0; disk < n_disks && result == 0; disk++) {
-        struct disk_view view = {.held = -1, .table = -1, .detached = -1};
-        bool open = false;
-        for (size_t i = 0; i < n_parts && result == 0; i++) {
-            assert(parts[i].disk < n_disks);
-            if (parts[i].disk != disk)
-                continue;
-            if (!open)
-                result = disk_view_open(xid, table_paths[disk], roots[disk], &view, error);
-            open = true;
-            int number = result == 0 ? place_read(&view, &parts[i], &places[i]) : 0;
-            if (number != 0)
-                result = dirs_failed(error, number, "look for parts in", table_paths[disk], NULL);
-        }
-        disk_view_close(&view);
-    }
-    for (size_t i = 0; i < n_parts; i++) {
-        if (result == 0)
-            ret_places[i] = places[i];
-        else
-            part_place_clear(&places[i]);
-    }
-    free(places);
-    return result;
-}
+#define HELD_PREFIX "t-"
+#define LOST        "lost"
 
 /* ---- moves ---- */
-
-/* The transaction's folder, which must be there. */
-static int held_open(const char *root, const char *xid, int *ret_fd, struct error *error)
-{
-    int result = dirs_open_held(root, xid, false, ret_fd, error);
-    if (result == 0 && *ret_fd < 0)
-        return dirs_failed(error, ENOENT, "open the transaction's folder under", root, HELD_AREA);
-    return result;
-}
 
 /* <table>/detached, made when missing. */
 static int detached_open(const char *table_path, int *ret_fd, struct error *error)
@@ -316,94 +55,6 @@ static int component_check(const char *name, struct error *error)
         strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return error_set(error, CHXA_E_IO_FAILED, "not the name of a part's directory");
     return 0;
-}
-
-/* 0 or negative errno. */
-static int mark(int held, uint64_t number)
-{
-    struct held_entry_name name = held_marker_name(number);
-    /* Sent at an earlier try, and moved back: that is over. */
-    if (renameat(held, held_sent_name(number).text, held, name.text) != 0 && errno != ENOENT)
-        return -errno;
-    int fd = openat(held, name.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    dirs_close(&fd);
-    return 0;
-}
-
-int held_mark(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
-              bool fsync_it, struct error *error)
-{
-    int held = -1;
-    int result = held_open(root, xid, &held, error);
-    if (result != 0)
-        return result;
-    int number = 0;
-    for (size_t i = 0; number == 0 && i < n; i++)
-        number = mark(held, parts[i].number);
-    /* Also when they were there: an earlier try may have ended before they were durable. A marker is empty:
-     * its name is all of it. */
-    if (number == 0 && fsync_it && fsync(held) != 0)
-        number = -errno;
-    dirs_close(&held);
-    return number == 0 ? 0 : dirs_failed(error, number, "mark as moved under", root, HELD_AREA);
-}
-
-/* 0 or negative errno. */
-static int note_sent(int held, uint64_t number)
-{
-    struct held_entry_name sent = held_sent_name(number);
-    if (renameat(held, held_marker_name(number).text, held, sent.text) == 0)
-        return 0;
-    if (errno != ENOENT)
-        return -errno;
-    int fd = openat(held, sent.text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 ? -errno : 0;
-    dirs_close(&fd);
-    return result;
-}
-
-int held_note_sent(const char *root, const char *xid, const uint64_t *numbers, size_t n,
-                   bool fsync_it, struct error *error)
-{
-    int held = -1;
-    int result = held_open(root, xid, &held, error);
-    if (result != 0)
-        return result;
-    int number = 0;
-    for (size_t i = 0; number == 0 && i < n; i++)
-        number = note_sent(held, numbers[i]);
-    if (number == 0 && fsync_it && fsync(held) != 0)
-        number = -errno;
-    dirs_close(&held);
-    return number == 0 ? 0 : dirs_failed(error, number, "mark as sent under", root, HELD_AREA);
-}
-
-/* 0 or negative errno. Missing is fine. */
-static int marker_remove(int held, uint64_t number)
-{
-    struct held_entry_name names[] = {held_marker_name(number), held_sent_name(number)};
-    for (size_t i = 0; i < 2; i++)
-        if (unlinkat(held, names[i].text, 0) != 0 && errno != ENOENT)
-            return -errno;
-    return 0;
-}
-
-int held_unmark(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
-                struct error *error)
-{
-    int held = -1;
-    int result = dirs_open_held(root, xid, false, &held, error);
-    if (result != 0 || held < 0)
-        return result;
-    int number = marker_remove(held, part->number);
-    if (number == 0 && fsync_it && fsync(held) != 0)
-        number = -errno;
-    dirs_close(&held);
-    return number == 0 ? 0
-                       : dirs_failed(error, number, "remove a marker under", root,
-                                     held_marker_name(part->number).text);
 }
 
 /*
@@ -441,14 +92,22 @@ static struct held_entry_name handed_name(const struct chxa_part *part,
     return marker->inode ? held_out_name(part->number) : held_part_name(part->number);
 }
 
-static int move_out(int held, int detached, const struct chxa_part *part, const char *root,
-                    const char *table_path, struct error *error)
+static int markers_open(int held, const char *root, struct held_markers *ret_markers,
+                        struct error *error)
+{
+    int number = held_markers_read(held, ret_markers);
+    return number == 0 ? 0 : dirs_failed(error, number, "list the markers under", root, HELD_AREA);
+}
+
+static int move_out(int held, const struct held_markers *markers, int detached,
+                    const struct chxa_part *part, const char *root, const char *table_path,
+                    struct error *error)
 {
     struct held_marker marker;
     int result = component_check(part->name, error);
     if (result != 0)
         return result;
-    if (!held_marker_read(held, part->number, &marker))
+    if (!held_marker_read(held, markers, part->number, &marker))
         return dirs_failed(error, ENOENT, "find the marker of a part under", root,
                            held_marker_name(part->number).text);
     struct chxa_part moved = as_handed_out(part, &marker);
@@ -460,11 +119,15 @@ int held_move_out(const char *root, const char *xid, const struct chxa_part *par
                   const char *table_path, struct error *error)
 {
     int held = -1, detached = -1;
-    int result = held_open(root, xid, &held, error);
+    struct held_markers markers = {0};
+    int result = dirs_need_held(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
+    if (result == 0)
+        result = markers_open(held, root, &markers, error);
     for (size_t i = 0; result == 0 && i < n; i++)
-        result = move_out(held, detached, &parts[i], root, table_path, error);
+        result = move_out(held, &markers, detached, &parts[i], root, table_path, error);
+    held_markers_clear(&markers);
     dirs_close(&detached);
     dirs_close(&held);
     return result;
@@ -500,7 +163,7 @@ int held_link_out(const char *root, const char *xid, const struct chxa_part *par
     int held = -1, detached = -1;
     int result = component_check(part->name, error);
     if (result == 0)
-        result = held_open(root, xid, &held, error);
+        result = dirs_need_held(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
     int number = result == 0 ? link_out(held, detached, part) : 0;
@@ -532,23 +195,31 @@ int held_move_back(const char *root, const char *xid, const struct chxa_part *pa
     int held = -1, detached = -1;
     int result = component_check(from, error);
     if (result == 0)
-        result = held_open(root, xid, &held, error);
+        result = dirs_need_held(root, xid, &held, error);
     if (result == 0)
         result = detached_open(table_path, &detached, error);
     struct held_marker marker = {0};
+    struct held_markers markers = {0};
+    if (result == 0)
+        result = markers_open(held, root, &markers, error);
     if (result == 0) {
-        held_marker_read(held, part->number, &marker);
+        held_marker_read(held, &markers, part->number, &marker);
         struct chxa_part moved = as_handed_out(part, &marker);
         result = part_move(detached, from, held, handed_name(part, &marker).text, &moved,
                            table_path, error);
     }
     if (result == 0 && (fsync(held) != 0 || fsync(detached) != 0))
         result = dirs_failed(error, errno, "make durable", root, HELD_AREA);
-    int number = result == 0 ? marker_remove(held, part->number) : 0;
+    bool any;
+    int number = result == 0
+                     ? held_markers_take(held, (struct part_run){part->number, part->number}, false,
+                                         true, &any)
+                     : 0;
     if (number != 0)
         result = dirs_failed(error, number, "remove a marker under", root, HELD_AREA);
     if (result == 0 && marker.inode)
         dirs_remove_tree(held, handed_name(part, &marker).text);
+    held_markers_clear(&markers);
     dirs_close(&detached);
     dirs_close(&held);
     return result;

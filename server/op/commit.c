@@ -13,9 +13,9 @@
  * What recovery sees after a crash, by the step that was under way:
  *   decide        the transaction as it was, or Committing with all parts held: this table from
  *                 "target"
- *   mark, move    Committing; parts held, held with a marker, or in detached/ with one: move what
- *                 is left, attach
- *   send          … with markers that say that the ALTER goes out: absence is no hazard from here on
+ *   mark, move    Committing; parts held, held with a marker, or in detached/ with one (after a power
+ *                 cut perhaps without): move what is left, attach
+ *   send          … with a marker that says that the ALTER goes out: absence is no hazard from here on
  *   attach        … and parts in the table, or in detached/attaching_N, ignored_N: rename those
  *                 back, attach
  *   sync, record  Committing with every part in its table (or merged away, its marker tells): record
@@ -40,8 +40,6 @@ static void commit_quiet(struct op *op);
 static void commit_check(struct op *op);
 static void commit_look(struct op *op);
 static void commit_mend(struct op *op);
-static void commit_mark(struct op *op);
-static void commit_move(struct op *op);
 static void commit_verify(struct op *op);
 static void commit_retreat(struct op *op);
 static void commit_block(struct op *op);
@@ -52,11 +50,11 @@ static const struct op_step commit_steps[] = {
     {"target", commit_target}, /* the next table that has parts; none: on to "sync" */
     {"quiet", commit_quiet},   /* if unsure: until no ALTER of ours runs and it is writable */
     {"check", commit_check},   /* the table is there, its structure suits the parts */
-    {"look", commit_look},     /* where each part is, hence what is left to do */
+    {"look", commit_look},     /* where each part is, hence what is left to do; not known already */
     {"mend", commit_mend},     /* rename attaching_N and ignored_N back to N in detached/ */
-    {"mark", commit_mark},     /* leave a marker beside each held part of the batch, durably */
+    {"mark", commit_mark},     /* leave a marker for the held parts of the batch */
     {"move", commit_move},     /* rename them from the held area into detached/ */
-    {"send", commit_send},     /* say in the markers that the ALTER goes out, durably */
+    {"send", commit_send},     /* say in the marker that the ALTER goes out, durably */
     {"attach", commit_attach}, /* ALTER TABLE … ATTACH PART …, ATTACH PART … */
     {"verify", commit_verify}, /* see each in the table; then settle; the next batch, or confirm */
     {"confirm", commit_confirm}, /* replicated: what became of clones nobody is sure of */
@@ -118,6 +116,7 @@ static void target_done(struct commit *commit)
     commit->parts = NULL;
     commit->table_paths = NULL;
     commit->n_parts = commit->n_batch = commit->n_paths = 0;
+    commit->seen = false;
 }
 
 /* The record was read again: pointers into it are void. */
@@ -242,6 +241,7 @@ static void commit_quiet(struct op *op)
         return;
     }
     commit->doubted = commit->unsure;
+    commit->seen = false;
     if (!commit->unsure) {
         op_next(op);
         return;
@@ -369,6 +369,12 @@ static void note_seen(struct commit *commit, size_t i, struct error *error)
                    error);
 }
 
+static void plan_part(struct commit *commit, size_t i)
+{
+    commit->todo[i] =
+        commit->given_up[i] ? PART_DONE : part_plan(txn_part_facts(&commit->places[i]));
+}
+
 /* On a worker thread, like every *_work here: the record's writes do not change any more, and this
  * operation waits. */
 static void look_work(struct op *op)
@@ -381,8 +387,7 @@ static void look_work(struct op *op)
         part_places_read(commit->xid, commit->parts, commit->n_parts, commit->table_paths,
                          target->roots, target->n_roots, commit->places, &op->work_error);
     for (size_t i = 0; op->work_code == 0 && i < commit->n_parts; i++) {
-        commit->todo[i] =
-            commit->given_up[i] ? PART_DONE : part_plan(txn_part_facts(&commit->places[i]));
+        plan_part(commit, i);
         if (commit->rejected || op->kind->steps[op->at].run == commit_look)
             note_seen(commit, i, &op->work_error);
     }
@@ -460,10 +465,18 @@ static void commit_looked(struct op *op)
 
 static void commit_look(struct op *op)
 {
-    op_blocking(op, look_work, commit_looked);
+    struct commit *commit = (struct commit *)op;
+    bool seen = commit->seen && !commit->refused && !commit->obey;
+    commit->seen = false;
+    if (seen) {
+        choose_batch(commit); /* none has vanished: commit_verified */
+        op_goto(op, commit->n_batch ? "mend" : "confirm");
+    } else {
+        op_blocking(op, look_work, commit_looked);
+    }
 }
 
-/* ---- mend, mark, move ---- */
+/* ---- mend ---- */
 
 static void mend_work(struct op *op)
 {
@@ -483,13 +496,13 @@ static void mend_work(struct op *op)
     }
 }
 
-static void commit_worked(struct op *op)
+void commit_worked(struct op *op)
 {
     if (!commit_work_failed(op))
         op_next(op);
 }
 
-static bool batch_has(const struct commit *commit, enum part_todo todo)
+bool commit_batch_has(const struct commit *commit, enum part_todo todo)
 {
     for (size_t i = 0; i < commit->n_batch; i++)
         if (commit->todo[commit->batch[i]] == todo)
@@ -499,84 +512,11 @@ static bool batch_has(const struct commit *commit, enum part_todo todo)
 
 static void commit_mend(struct op *op)
 {
-    if (!batch_has((struct commit *)op, PART_RENAME)) {
+    if (!commit_batch_has((struct commit *)op, PART_RENAME)) {
         op_next(op);
         return;
     }
     op_blocking(op, mend_work, commit_worked);
-    op_sent(op);
-}
-
-/* Shallow copies of the batch's parts to be moved that are on that disk. */
-static size_t parts_to_move(const struct commit *commit, size_t disk, struct chxa_part *ret_parts)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < commit->n_batch; i++) {
-        const struct chxa_part *part = &commit->parts[commit->batch[i]];
-        if (part->disk == disk && commit->todo[commit->batch[i]] == PART_MOVE)
-            ret_parts[n++] = *part;
-    }
-    return n;
-}
-
-static int clone_all(const struct commit *commit, const char *root, const struct chxa_part *parts,
-                     size_t n, struct error *error)
-{
-    bool fsync = commit->op.coord->config.fsync;
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < n; i++)
-        code = held_clone(root, commit->xid, &parts[i], fsync, error);
-    return code;
-}
-
-static void mark_work(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    const struct chxa_target *target = commit->targets[commit->at];
-    struct chxa_part *parts = mem_array(commit->n_batch, sizeof *parts);
-    for (size_t disk = 0; op->work_code == 0 && disk < target->n_roots; disk++) {
-        const char *root = target->roots[disk];
-        size_t n = parts_to_move(commit, disk, parts);
-        if (n && commit->replicated)
-            op->work_code = clone_all(commit, root, parts, n, &op->work_error);
-        else if (n)
-            op->work_code =
-                held_mark(root, commit->xid, parts, n, op->coord->config.fsync, &op->work_error);
-    }
-    free(parts);
-}
-
-static void commit_mark(struct op *op)
-{
-    if (!commit_may_act((struct commit *)op))
-        return;
-    if (!batch_has((struct commit *)op, PART_MOVE)) {
-        op_goto(op, "send");
-        return;
-    }
-    op_blocking(op, mark_work, commit_worked);
-    op_sent(op);
-}
-
-static void move_work(struct op *op)
-{
-    struct commit *commit = (struct commit *)op;
-    const struct chxa_target *target = commit->targets[commit->at];
-    struct chxa_part *parts = mem_array(commit->n_batch, sizeof *parts);
-    for (size_t disk = 0; op->work_code == 0 && disk < target->n_roots; disk++) {
-        size_t n = parts_to_move(commit, disk, parts);
-        if (n)
-            op->work_code = held_move_out(target->roots[disk], commit->xid, parts, n,
-                                          commit->table_paths[disk], &op->work_error);
-    }
-    free(parts);
-}
-
-static void commit_move(struct op *op)
-{
-    if (!commit_may_act((struct commit *)op))
-        return;
-    op_blocking(op, move_work, commit_worked);
     op_sent(op);
 }
 
@@ -637,6 +577,7 @@ static void commit_verified(struct op *op)
         block_vanished(commit, vanished);
     } else if (left == 0) {
         commit->blocks = 0;
+        commit->seen = !commit->replicated;
         commit->settled = commit->n_batch ? "check" : "confirm";
         op_goto(op, "settle");
     } else if (!commit->rejected && !commit->no_dedup && op->coord->caps.has_insert_deduplicate) {
@@ -651,9 +592,34 @@ static void commit_verified(struct op *op)
     }
 }
 
+/* The parts that were asked for. The others stand where the look found them: nobody but this operation and its
+ * ALTER moves them, and the next batch is moved only from where it is expected. */
+static void verify_work(struct op *op)
+{
+    struct commit *commit = (struct commit *)op;
+    const struct chxa_target *target = commit->targets[commit->at];
+    struct chxa_part *parts = mem_array(commit->n_batch, sizeof *parts);
+    struct part_place *places = mem_array(commit->n_batch, sizeof *places);
+    for (size_t i = 0; i < commit->n_batch; i++)
+        parts[i] = commit->parts[commit->batch[i]];
+    op->work_code = part_places_read(commit->xid, parts, commit->n_batch, commit->table_paths,
+                                     target->roots, target->n_roots, places, &op->work_error);
+    for (size_t i = 0; op->work_code == 0 && i < commit->n_batch; i++) {
+        size_t at = commit->batch[i];
+        part_place_clear(&commit->places[at]);
+        commit->places[at] = places[i];
+        plan_part(commit, at);
+    }
+    free(places);
+    free(parts);
+}
+
+/* After a refusal all is looked at anew; and so is all of a replica, which may have moved more. */
 static void commit_verify(struct op *op)
 {
-    op_blocking(op, look_work, commit_verified);
+    struct commit *commit = (struct commit *)op;
+    bool all = commit->rejected || commit->replicated;
+    op_blocking(op, all ? look_work : verify_work, commit_verified);
 }
 
 /* ---- retreat, block ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commit operation's state, shared by commit.c (its steps), commit_attach.c (those around the
- * ALTER), commit_confirm.c (those that find out what a replica made of an ATTACH), commit_end.c (its
+ * The commit operation's state, shared by commit.c (its steps), commit_attach.c (the ALTER and those before
+ * it), commit_confirm.c (those that find out what a replica made of an ATTACH), commit_end.c (its
  * last ones) and resolve.c (those that an operator asks for). Internal to
  * them.
  */
@@ -38,6 +38,7 @@ struct commit {
     size_t tried;    /* … then: the one that the last ALTER tried */
     bool *given_up;  /* for each: an operator gave up what cannot be attached, and it is that */
     size_t n_parts;
+    bool seen;     /* todo and places are those of the last `verify`: nothing happened since */
     size_t *batch; /* indexes into parts: of the ALTER under way */
     size_t n_batch;
     const char *settled; /* the step behind "settle"; NULL: wait, and look again */
@@ -53,6 +54,8 @@ struct commit {
 };
 
 /* The steps of commit_attach.c. */
+void commit_mark(struct op *op);
+void commit_move(struct op *op);
 void commit_send(struct op *op);
 void commit_attach(struct op *op);
 /* The steps of commit_confirm.c. */
@@ -85,5 +88,8 @@ void commit_forget_targets(struct commit *commit);
 void commit_wait_and_retry(struct commit *commit, const char *step);
 void commit_wait_for_clickhouse(struct commit *commit, const struct error *error);
 bool commit_work_failed(struct op *op);
+/* Of op_blocking: on with the next step, or blocked. */
+void commit_worked(struct op *op);
+bool commit_batch_has(const struct commit *commit, enum part_todo todo);
 
 #endif

@@ -224,16 +224,20 @@ static void compare_held(struct fsck *fsck, const struct chxa_record *record)
             const struct held_item *item = folder ? held_folder_find(folder, part->number) : NULL;
             if (item == NULL || item->inode != part->inode)
                 add_missing(fsck, record, write, part, false);
-            if (item == NULL || !item->marker)
+            char *marker = folder ? held_folder_marker(folder, part->number) : NULL;
+            if (marker == NULL)
                 continue;
             struct coord_finding *finding =
                 add_about(fsck, record, "stray_marker",
                           "a part is marked as moved out, but nothing decided to commit it");
-            if (finding == NULL)
+            if (finding == NULL) {
+                free(marker);
                 return;
+            }
             char *path = area_path(folder);
             finding->part = mem_strdup(part->name);
-            finding->path = mem_printf("%s/%llu.moved", path, (unsigned long long)part->number);
+            finding->path = mem_printf("%s/%s", path, marker);
+            free(marker);
             finding->message = mem_printf("a marker without a decision, for part %s", part->name);
             finding->mend = mem_printf("remove the file, while the transaction is %s",
                                        chxa_state_name(record->state));

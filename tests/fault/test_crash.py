@@ -27,6 +27,7 @@ from servers import ROOT
 
 KINDS = ("crash", "error", "lost", "delay")
 DELAY_MS = 40
+PARTS_OF_AN_ALTER = 4  # of three for a write: a second one needs another ALTER
 CASES_PER_TABLE = 40
 PROBLEMS_MAX = 8
 VISITS_MAX = 200
@@ -80,7 +81,7 @@ class World:
     def new_life(self):
         home = self.home / f"chxad-{next(_numbers)}"
         home.mkdir()
-        self.life = Life(home, self.make_store(home), self.engine)
+        self.life = Life(home, self.make_store(home), self.engine, attach_parts_max=PARTS_OF_AN_ALTER)
 
     def end_life(self):
         """Whatever state it is in; what it left is not the next one's."""
@@ -115,13 +116,13 @@ class World:
     def begin(self, xid, **fields):
         self.life.call(lambda c: c.begin(xid, **fields)).ok((200, 201))
 
-    def write(self, xid, tables=None, again=False):
-        """20 rows into each table; returns the first row's number."""
+    def write(self, xid, tables=None, again=False, another=""):
+        """20 rows into each table; returns the first row's number. another: a word for each write but the first."""
         first = next(_numbers) * 20
         for table in tables or self.tables:
             statement, write_id = f"INSERT INTO {table} FORMAT CSV", table.replace("`", "")
             for _ in range(2 if again else 1):
-                self.life.call(lambda c: c.write(xid, statement, rows_of(first, 20), write_id=write_id)).ok()
+                self.life.call(lambda c: c.write(xid, statement, rows_of(first, 20), write_id=write_id + another)).ok()
         return first
 
     def end(self, xid, first, *verbs):
@@ -170,6 +171,17 @@ def story_commit(world, fault):
         world.end(xid, world.write(xid, again=True), *verbs)
         world.tables.reverse()
         world.names.reverse()
+
+
+def story_batches(world, fault):
+    """Several ALTERs for each table, and the tables' parts have numbers in turn: no marker may have those of both."""
+    xid, tables = f"batches:{next(_numbers)}", sorted(world.tables, reverse=True)
+    world.life.arm(fault)
+    world.begin(xid)
+    firsts = [world.write(xid, tables, another=another) for another in ("", "2", "3")]
+    world.end(xid, firsts[0], "prepare", "commit")
+    for first in firsts[1:]:
+        world.expect(first)
 
 
 def story_rollback(world, fault):
@@ -372,6 +384,7 @@ def story_fsck(world, fault):
 
 STORIES = {
     "commit": story_commit,
+    "batches": story_batches,
     "rollback": story_rollback,
     "gather": story_gather,
     "sink": story_sink,
@@ -384,7 +397,7 @@ STORIES = {
 }
 DIES = ("recover", "half", "blocked")  # once without any fault
 # Heads of the names of the steps for which a story is told: these differ from the others in them.
-ONLY = {"gather": ("begin.", "write.", "prepare.", "rollback."), "half": ("commit.", "rollback."), "blocked": "commit.", "discard": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
+ONLY = {"batches": "commit.", "gather": ("begin.", "write.", "prepare.", "rollback."), "half": ("commit.", "rollback."), "blocked": "commit.", "discard": "commit.", "abandon": ("abandon.", "sink_recover."), "fsck": "fsck."}
 
 
 # ---- the matrix ----
@@ -518,6 +531,7 @@ def test_every_step_of_the_tables_is_visited(world, engine_name, store_name):
 
 SAMPLE = {  # heads of the names of steps
     "commit": "",
+    "batches": ("commit.check", "commit.look", "commit.mark", "commit.move", "commit.send", "commit.attach", "commit.verify"),
     "rollback": "",
     "gather": ("write.", "prepare."),
     "sink": "",

@@ -185,7 +185,8 @@ static void move_out(const struct ch_table *target, const struct held *held)
     for (size_t i = 0; i < held->n; i++) {
         const struct chxa_part *part = &held->parts[i];
         const struct ch_disk *disk = &target->disks[part->disk];
-        ck_assert_msg(held_mark(disk->root, XID, part, 1, true, &error) == 0 &&
+        const struct part_run run = {part->number, part->number};
+        ck_assert_msg(held_mark(disk->root, XID, &run, 1, true, &error) == 0 &&
                           held_move_out(disk->root, XID, part, 1, disk->table_path, &error) == 0,
                       "%s", error_message(&error));
     }

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #define XID "job-1:ckpt-7"
+/* For held_mark and held_note_sent: the run that is the part alone. */
+#define RUN_OF(part) (&(struct part_run){(part).number, (part).number})
 
 static char base[64];  /* the test's own directory */
 static char root[96];  /* a disk's root in it */

@@ -234,7 +234,7 @@ END_TEST
 /* The empty marker of a part that was moved out itself names no clone. */
 START_TEST(test_marker_without_clone)
 {
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, false, &err), 0);
     struct part_place place = look();
     ck_assert(place.held && place.marker && !place.kept && !place.out);
     ck_assert_uint_eq(place.inode, part.inode);

@@ -390,7 +390,7 @@ START_TEST(test_link_long_xid)
     ck_assert_int_eq(part_link(table, "all_1_1_0", false, root, 0, xid, 5, &part, &err), 0);
     char *const roots[] = {root};
     ck_assert_int_eq(held_sync(xid, roots, 1, &part, 1, 100, &err), 0);
-    ck_assert_int_eq(held_mark(root, xid, &part, 1, true, &err), 0);
+    ck_assert_int_eq(held_mark(root, xid, RUN_OF(part), 1, true, &err), 0);
     ck_assert_int_eq(held_move_out(root, xid, &part, 1, target, &err), 0);
     ck_assert_int_eq(held_remove(xid, roots, 1, true, &err), 0);
     ck_assert(exists(path_of(target, "detached/all_5_5_0")));

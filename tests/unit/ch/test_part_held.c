@@ -18,7 +18,7 @@ START_TEST(test_move)
     ck_assert(place.held && !place.marker && !place.detached && !place.attaching);
     ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), CHXA_E_IO_FAILED);
     for (int again = 0; again < 2; again++)
-        ck_assert_int_eq(held_mark(root, XID, &part, 1, again, &err), 0);
+        ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, again, &err), 0);
     place = place_of(&part);
     ck_assert(place.held && place.marker);
     for (int again = 0; again < 2; again++)
@@ -27,7 +27,7 @@ START_TEST(test_move)
     ck_assert(!place.held && place.marker && place.detached && !place.attaching);
     ck_assert(!place.sent);
     for (int again = 0; again < 2; again++)
-        ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, again, &err), 0);
+        ck_assert_int_eq(held_note_sent(root, XID, RUN_OF(part), 1, again, &err), 0);
     place = place_of(&part);
     ck_assert(place.marker && place.sent && place.detached);
     for (int again = 0; again < 2; again++)
@@ -35,11 +35,11 @@ START_TEST(test_move)
     place = place_of(&part);
     ck_assert(place.held && !place.marker && !place.sent && !place.detached);
     /* A move back that died before it removed the marker: marked anew, it is not sent. */
-    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, true, &err), 0);
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, true, &err), 0);
+    ck_assert_int_eq(held_note_sent(root, XID, RUN_OF(part), 1, true, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, true, &err), 0);
     place = place_of(&part);
     ck_assert(place.held && place.marker && !place.sent);
-    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, true, &err), 0);
+    ck_assert_int_eq(held_note_sent(root, XID, RUN_OF(part), 1, true, &err), 0);
     ck_assert_int_eq(held_unmark(root, XID, &part, true, &err), 0);
     place = place_of(&part);
     ck_assert(place.held && !place.marker && !place.sent);
@@ -53,7 +53,7 @@ START_TEST(test_places)
 {
     make_part(table, "all_1_1_0", "1");
     struct chxa_part part = link_part("all_1_1_0", 5);
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, false, &err), 0);
     ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), 0);
     char name[512], attaching[512], ignored[512], active[512];
     snprintf(name, sizeof name, "%s/detached/all_5_5_0", target);
@@ -111,10 +111,10 @@ START_TEST(test_places_inode_used_again)
     part_place_clear(&place);
     /* With a marker that says sent too, for ClickHouse may have altered it in place since. */
     make_file(path_of(target, "all_3_3_0"), "checksums.txt", "altered");
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, false, &err), 0);
     place = place_of(&part);
     ck_assert_ptr_null(place.active);
-    ck_assert_int_eq(held_note_sent(root, XID, &part.number, 1, false, &err), 0);
+    ck_assert_int_eq(held_note_sent(root, XID, RUN_OF(part), 1, false, &err), 0);
     place = place_of(&part);
     ck_assert_str_eq(place.active, "all_3_3_0");
     part_place_clear(&place);
@@ -165,7 +165,7 @@ START_TEST(test_move_blocked)
 {
     make_part(table, "all_1_1_0", "1");
     struct chxa_part part = link_part("all_1_1_0", 5);
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, false, &err), 0);
     /* Somebody's part stands where ours must go: never replaced, even when empty. */
     ck_assert_int_eq(mkdir(path_of(target, "detached"), 0755), 0);
     ck_assert_int_eq(mkdir(path_of(target, "detached/all_5_5_0"), 0755), 0);
@@ -203,7 +203,7 @@ START_TEST(test_remove)
     struct chxa_part part = link_part("all_1_1_0", 5);
     make_file(base, "precious", "x");
     ck_assert_int_eq(symlink(base, path_of(root, "chxa/t-" XID "/5/link")), 0);
-    ck_assert_int_eq(held_mark(root, XID, &part, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(part), 1, false, &err), 0);
     ck_assert_int_eq(held_remove(XID, roots, 1, true, &err), CHXA_E_IO_FAILED);
     ck_assert(exists(path_of(root, "chxa/t-" XID "/5.moved")));
     for (int again = 0; again < 2; again++)
@@ -255,7 +255,7 @@ START_TEST(test_remove_unnamed)
     ck_assert_int_eq(held_remove_unnamed(XID, root, named, 2, &err), 0); /* nothing there yet */
     make_part(table, "all_1_1_0", "1");
     struct chxa_part five = link_part("all_1_1_0", 5), six = link_part("all_1_1_0", 6);
-    ck_assert_int_eq(held_mark(root, XID, &five, 1, false, &err), 0);
+    ck_assert_int_eq(held_mark(root, XID, RUN_OF(five), 1, false, &err), 0);
     for (int again = 0; again < 2; again++)
         ck_assert_int_eq(held_remove_unnamed(XID, root, named, 2, &err), 0);
     ck_assert(exists(path_of(root, "chxa/t-" XID "/5")));
