@@ -108,8 +108,8 @@ static bool tabs_join(const char *data, size_t len)
     return n % 2 == 0;
 }
 
-/* Whether every quote is closed, where these two (or one of them twice) open a field. */
-static bool quotes_closed(const char *data, size_t len, char delimiter, char quote, char other)
+/* Whether every quote is closed, where a double one, and this one, opens a field. */
+static bool quotes_closed(const char *data, size_t len, char other)
 {
     bool at_field = true;
     char open = '\0';
@@ -120,11 +120,15 @@ static bool quotes_closed(const char *data, size_t len, char delimiter, char quo
                 i++; /* two of them are one of the field's own */
             else if (c == open)
                 open = '\0';
-        } else if (c == delimiter || c == '\n' || c == '\r') {
+        } else if (c == ',' || c == '\n' || c == '\r') {
             at_field = true;
-        } else if (at_field && (c == quote || c == other)) {
+        } else if (at_field && (c == '"' || c == other)) {
             open = c;
             at_field = false;
+        } else if (c == '"') {
+            /* Newer servers that cut a long INSERT for several readers take it for one that opens a field; and
+             * elsewhere it does, where the server's profile has another delimiter. */
+            return false;
         } else if (c != ' ' && c != '\t') {
             at_field = false;
         }
@@ -132,30 +136,14 @@ static bool quotes_closed(const char *data, size_t len, char delimiter, char quo
     return open == '\0';
 }
 
-/* Which quotes open a field, and what parts the fields, is up to the server's profile. */
-static const char delimiters[] = {',', ';', '\t', '|'};
-
-static bool is_delimiter(char c)
-{
-    return memchr(delimiters, c, sizeof delimiters) != NULL;
-}
-
-/* Old servers take an open quote at the end for a closed one. */
+/* Old servers take an open quote at the end for a closed one. Whether a single one opens a field is up to the server. */
 static bool fields_join(const char *data, size_t len)
 {
-    bool has_single = memchr(data, '\'', len) != NULL, has_double = memchr(data, '"', len) != NULL;
     if (data[len - 1] == ' ' || data[len - 1] == '\t')
         return false; /* a newline behind it trims the field */
-    for (size_t i = 0; (has_single || has_double) && i < sizeof delimiters; i++) {
-        char delimiter = delimiters[i];
-        if (i && memchr(data, delimiter, len) == NULL)
-            continue;
-        if ((has_double && !quotes_closed(data, len, delimiter, '"', '"')) ||
-            (has_single && !quotes_closed(data, len, delimiter, '\'', '\'')) ||
-            (has_single && has_double && !quotes_closed(data, len, delimiter, '"', '\'')))
-            return false;
-    }
-    return true;
+    bool has_single = memchr(data, '\'', len) != NULL, has_double = memchr(data, '"', len) != NULL;
+    return (!has_double || quotes_closed(data, len, '"')) &&
+           (!has_single || quotes_closed(data, len, '\''));
 }
 
 /* ---- JSONEachRow ---- */
@@ -218,7 +206,7 @@ bool gather_body_has_header(const char *format, const char *data, size_t len,
     size_t end = first_line(data, len), begin = 0;
     while (begin <= end) {
         size_t field = begin;
-        while (field < end && !(csv ? is_delimiter(data[field]) : data[field] == '\t'))
+        while (field < end && data[field] != (csv ? ',' : '\t'))
             field++;
         size_t from = begin, to = field;
         while (from < to && is_trimmed(data[from], csv))

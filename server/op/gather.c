@@ -177,8 +177,9 @@ static void insert_failed(struct gather *gather, const struct coord_reply *reply
                        "were answered: roll back and write the rows again. %s",
                        gather->n_taken, gather->target.database, gather->target.table,
                        error_message(reply->error));
-        log_warn("gathered writes lost", "xid=%s writes=%zu code=%s", txn_xid(txn), gather->n_taken,
-                 chxa_error_name(reply->code));
+        if (txn->op == NULL || prepare_runs(txn)) /* no rollback, which wants it so */
+            log_warn("gathered writes lost", "xid=%s writes=%zu code=%s", txn_xid(txn),
+                     gather->n_taken, chxa_error_name(reply->code));
     }
     if (gather->n_taken) {
         error_set(&lost, CHXA_E_ROLLBACK_ONLY, "%s", txn->lost);

@@ -217,11 +217,11 @@ static void admit(struct coord_write *write, struct txn *txn)
     } else if (cell.verdict != TXN_GO) {
         op_fail(op, cell.error, "write is not possible: transaction %s is %s", write->xid,
                 chxa_state_name(txn->record.state));
-    } else if (gather_check(txn, &op->error)) {
-        op_end(op, op->error.code);
     } else if (txn->op && !(write->gathers && prepare_runs(txn))) {
         op_fail(op, CHXA_E_WRONG_STATE, "write is not possible: %s of transaction %s has begun",
                 txn->op->kind->name, write->xid);
+    } else if (gather_check(txn, &op->error)) {
+        op_end(op, op->error.code);
     } else if (txn->stale) {
         /* A record of ours has an unknown outcome: until it is read again, nobody knows which write
          * ids are taken. */

@@ -33,7 +33,9 @@ static const struct {
     {"CSV", "1;\"a\n", false, false}, /* where a profile has another delimiter */
     {"CSV", "\"a\"\"\n", false, false},
     {"CSV", "\"a\"\"\"\n", true, false},
-    {"CSV", "1,\"it's\"\n2,'\"'\n", true, false},
+    {"CSV", "1,\"it's\"\n2,\"a\nb\"\n", true, false},
+    {"CSV", "1,\"it's\"\n2,'\"'\n", false, false},
+    {"CSV", "1,5\" pipe\n2,5\" pipe\n", false, false},
     {"CSV", "1,\"it's\"\n2,'\"\n", false, false},
     {"CSV", "1,a\r\n2,b\r\n", true, false},
     {"CSV", "1,a\r", false, false}, /* would become a line's end */
@@ -111,7 +113,7 @@ START_TEST(a_header_is_known)
         bool is;
     } lines[] = {
         {"CSV", "a,b\n1,2\n", true},  {"CSV", "\"b\" , 'a'\r\n1,2\n", true},
-        {"CSV", "a;b\n", true},       {"CSV", "a", true},
+        {"CSV", "a;b\n", false},      {"CSV", "a", true},
         {"CSV", "a,c\n", false},      {"CSV", "a,\n", false},
         {"CSV", "1,2\na,b\n", false}, {"TSV", "a\tb\n1\t2\n", true},
         {"TabSeparated", "b", true},  {"TSV", "a,b\n", false},
