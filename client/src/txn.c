@@ -206,7 +206,8 @@ static void read_written(const json_t *json, struct chxa_written *ret_written)
             .rows = cx_json_number(json, "rows"),
             .bytes = cx_json_number(json, "bytes"),
             .parts = json_is_array(parts) ? json_array_size(parts) : cx_json_number(json, "parts"),
-            .replay = json_is_true(json_object_get(json, "replay"))};
+            .replay = json_is_true(json_object_get(json, "replay")),
+            .gathered = json_is_true(json_object_get(json, "gathered"))};
 }
 
 /* Looks for the write in the record. 0: it is there; 1: it is not; else an error. */

@@ -281,6 +281,8 @@ struct chxa_written {
     uint64_t bytes; /* of the parts, on disk */
     uint64_t parts;
     bool replay; /* this write_id was there already, with the same body */
+    /* the node has the body, and nothing is staged yet: the numbers are 0 (chxa_start_options.gather) */
+    bool gathered;
 };
 
 /*
@@ -289,9 +291,10 @@ struct chxa_written {
  * so. Pass views_skip to write to a table with materialized views, which will not see these rows. ret_written may be NULL.
  * Errors: MISUSE (the handle was ended); INVALID_QUERY, SETTING_REFUSED, URI_TOO_LONG (the statement); TARGET_NOT_FOUND,
  * TARGET_UNSUPPORTED, TARGET_HAS_VIEWS (the table); CLICKHOUSE_REJECTED (the rows), BODY_TOO_LARGE, BODY_TRUNCATED,
- * WRITE_ID_REUSED; FENCED, WRONG_STATE, TXN_NOT_FOUND (the transaction: nothing more can be written in it); and the general
- * ones. A failure with outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after
- * the deadline, and asking did not help either) roll back. (PROTOCOL.md, Writing.)
+ * WRITE_ID_REUSED; FENCED, WRONG_STATE, TXN_NOT_FOUND, ROLLBACK_ONLY (the transaction: nothing more can be written in it); and the
+ * general ones. A failure with outcome KNOWN leaves the transaction as it was: go on, or roll back. With outcome UNKNOWN (LOST after
+ * the deadline, and asking did not help either) roll back. Where writes are gathered, CHXA_OK says that the node has the body, and
+ * the rows may still be refused, by ROLLBACK_ONLY at a later call. (PROTOCOL.md, Writing; Gathering.)
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write(struct chxa_txn *txn, const char *query, const void *data,
                                         size_t data_bytes, const char *write_id, bool views_skip,
@@ -309,7 +312,8 @@ typedef int chxa_rewind_function(void *context);
 /*
  * chxa_write with a body of any length, never held in memory. content_encoding is what the bytes are compressed with
  * ("gzip", "zstd", … as ClickHouse knows it), or NULL. Without `rewind` (NULL) the write is tried once; a lost answer
- * is still cleared up by asking for the write_id. `context` is given to both functions, and is not kept after the call.
+ * is still cleared up by asking for the write_id, unless the write was gathered: the record does not list that, and LOST with
+ * outcome UNKNOWN is what is left. `context` is given to both functions, and is not kept after the call.
  * Errors as chxa_write; CANCELLED, with nothing left behind, when `read` gave up.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_write_from(struct chxa_txn *txn, const char *query,
@@ -340,7 +344,7 @@ CHXA_API void chxa_txn_free(struct chxa_txn *txn);
  * The promise: after CHXA_OK the rows survive crashes and a power cut, and wait for the decision without a time-out.
  * Repeated until it is known or the deadline has passed. meta (JSON text, such as the source offsets behind the last
  * row) takes the place of the one given at start, in the same atomic step; NULL keeps that.
- * Errors: SCHEMA_CHANGED, TOO_MANY_PARTS, PARTS_LOST, FENCED (roll back); WRONG_STATE; TXN_NOT_FOUND; PENDING (the node
+ * Errors: SCHEMA_CHANGED, TOO_MANY_PARTS, PARTS_LOST, ROLLBACK_ONLY, FENCED (roll back); WRONG_STATE; TXN_NOT_FOUND; PENDING (the node
  * is still at it: repeat). With outcome UNKNOWN it may be Prepared: repeat it, or roll back.
  */
 CHXA_API CHXA_MUST_CHECK int chxa_prepare(struct chxa_client *client, const char *xid,
@@ -386,12 +390,13 @@ struct chxa_txn_record {
     char *sink;     /* or NULL */
     uint64_t epoch; /* of the sink */
     char *meta;     /* JSON text, or NULL */
-    char *reason;   /* why it is in this state, or what blocks it; or NULL */
+    /* why it is in this state, what blocks it, or (Initialized; not in lists) why it can only be rolled back; or NULL */
+    char *reason;
     bool blocked;   /* Committing, and an operator must look */
     bool heuristic; /* Committed, and an operator gave rows up, or nobody knows of some */
     int64_t created_ms;
     int64_t changed_ms; /* when state last changed */
-    uint64_t writes;    /* 0 in lists */
+    uint64_t writes;    /* 0 in lists; of gathered ones, their INSERTs that have ended */
     uint64_t rows;      /* likewise */
 };
 
@@ -493,7 +498,8 @@ CHXA_API CHXA_MUST_CHECK int chxa_stream_append(struct chxa_stream *stream, cons
                                                 size_t batch_bytes, uint64_t rows,
                                                 struct chxa_error *error);
 
-/* Ends the write under way and waits for its answer: after CHXA_OK everything appended is staged. */
+/* Ends the write under way and waits for its answer: after CHXA_OK everything appended is staged. In a transaction that
+ * gathers (which gains a stream nothing) a short write is gathered as chxa_write's is: the node has it, no more. */
 CHXA_API CHXA_MUST_CHECK int chxa_stream_flush(struct chxa_stream *stream,
                                                struct chxa_error *error);
 

@@ -463,7 +463,7 @@ START_TEST(write_is_repeated_with_its_id)
     ck_assert_int_eq(
         chxa_write(txn, "INSERT INTO t FORMAT TSV", "1\n2\n", 4, NULL, true, &written, &error), 0);
     ck_assert_uint_eq(written.seq, 4);
-    ck_assert(written.replay);
+    ck_assert(written.replay && !written.gathered);
     ck_assert_str_eq(fake->seen[1].body, "1\n2\n");
     ck_assert_str_eq(fake->seen[2].body, "1\n2\n");
     ck_assert(fake_saw(fake, 1, "POST /v1/transactions/x/writes?write_id="));
@@ -472,6 +472,26 @@ START_TEST(write_is_repeated_with_its_id)
     ck_assert_uint_eq(strcspn(fake->seen[1].head, "\r"), strcspn(fake->seen[2].head, "\r"));
     ck_assert_int_eq(
         strncmp(fake->seen[1].head, fake->seen[2].head, strcspn(fake->seen[1].head, "\r")), 0);
+    chxa_txn_free(txn);
+    done(fake, client);
+}
+END_TEST
+
+START_TEST(write_is_gathered)
+{
+    static const struct fake_step steps[] = {
+        {201, TXN("Initialized"), NULL, FAKE_ANSWERS, 0},
+        {200, "{\"write_id\":\"w\",\"gathered\":true,\"body_bytes\":4,\"replay\":false}", NULL,
+         FAKE_ANSWERS, 0}};
+    struct fake *fake = fake_start(steps);
+    struct chxa_client *client = open_one(fake, 5000);
+    struct chxa_txn *txn = start(client);
+    struct chxa_written written = {.seq = 1, .rows = 1, .replay = true};
+    ck_assert_int_eq(
+        chxa_write(txn, "INSERT INTO t FORMAT TSV", "1\n2\n", 4, "w", false, &written, &error), 0);
+    ck_assert(written.gathered && !written.replay);
+    ck_assert_uint_eq(written.seq, 0);
+    ck_assert_uint_eq(written.rows, 0);
     chxa_txn_free(txn);
     done(fake, client);
 }
@@ -702,6 +722,7 @@ static void add_tests(TCase *tcase)
     tcase_add_test(tcase, refused_wait_is_left_out);
     tcase_add_test(tcase, commit_judges_what_it_finds);
     tcase_add_test(tcase, write_is_repeated_with_its_id);
+    tcase_add_test(tcase, write_is_gathered);
     tcase_add_test(tcase, write_without_rewind_is_looked_for);
     tcase_add_test(tcase, early_refusal_and_broken_pipe);
     tcase_add_test(tcase, write_follows_its_owner);
