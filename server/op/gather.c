@@ -44,8 +44,8 @@ int gather_check(const struct txn *txn, struct error *error)
         return error_set(error, CHXA_E_ROLLBACK_ONLY, "%s", txn->lost);
     if (txn->begun_ms != txn->record.created_ms)
         return error_set(error, CHXA_E_ROLLBACK_ONLY,
-                         "the node was started anew since transaction %s was begun, and what it "
-                         "gathered is gone: roll back and write the rows again",
+                         "the node was started anew since transaction %s was begun, and rows that "
+                         "it had gathered may be lost: roll back and write the rows again",
                          txn_xid(txn));
     return 0;
 }
@@ -173,9 +173,9 @@ static void insert_failed(struct gather *gather, const struct coord_reply *reply
     struct error lost = {0};
     if (gather->n_taken && txn->lost == NULL) {
         txn->lost =
-            mem_printf("the INSERT that gathered %zu writes into %s.%s failed, although they "
-                       "were answered: roll back and write the rows again. %s",
-                       gather->n_taken, gather->target.database, gather->target.table,
+            mem_printf("gathered writes into %s.%s (%zu of them) were answered, and their INSERT "
+                       "has failed: roll back and write the rows again. %s",
+                       gather->target.database, gather->target.table, gather->n_taken,
                        error_message(reply->error));
         if (txn->op == NULL || prepare_runs(txn)) /* no rollback, which wants it so */
             log_warn("gathered writes lost", "xid=%s writes=%zu code=%s", txn_xid(txn),

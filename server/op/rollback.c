@@ -6,6 +6,7 @@
  *   before "decide" was stored: the transaction is as it was;
  *   after it: Aborting, and the same table is run from "clear", which removes what is still there.
  */
+#include "op/gather.h"
 #include "op/txn.h"
 
 #include "base/clock.h"
@@ -45,7 +46,12 @@ static const struct op_kind rollback_kind = {
 void rollback_start(struct txn *txn, const char *reason)
 {
     struct rollback *rollback = mem_alloc(sizeof *rollback);
+    struct error lost = {0};
+    /* Before the drain: that ends what gathers, and is not why. */
+    if (reason == NULL && txn->record.state == CHXA_INITIALIZED && gather_check(txn, &lost))
+        reason = error_message(&lost);
     rollback->reason = mem_strdup(reason);
+    error_clear(&lost);
     rollback->xid = mem_strdup(txn_xid(txn));
     txn->op = &rollback->op;
     op_start(&rollback->op, &rollback_kind, txn->coord, txn,

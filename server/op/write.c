@@ -699,6 +699,8 @@ static void give_scratch_back(struct coord_write *write)
 static void log_failure(const struct coord_write *write, int code)
 {
     const struct op *op = &write->op;
+    if (write->gathers && write->abort.code)
+        return; /* a rollback ends what gathers: no client's write failed */
     log_warn("write failed", "xid=%s write_id=%s step=%s code=%s error=\"%s\"", write->xid,
              write->write_id, op->kind->steps[op->at].name, chxa_error_name(code),
              error_message(&op->error));

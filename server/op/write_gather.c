@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The end of an INSERT takes ClickHouse some milliseconds. */
 #define GATHER_POLL_MS 2u
 
 void write_drop_kept(struct coord_write *write)

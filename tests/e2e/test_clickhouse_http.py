@@ -72,6 +72,22 @@ def test_the_answer_of_a_write(node, client, table, xid):
     assert reply.headers["X-Chxa-Transaction"] == xid
 
 
+def test_the_answer_of_a_gathered_write(engine, node, client, table, xid):
+    """Packed or not: the body is decoded here. Nothing is known yet that a summary could say."""
+    client.begin(xid, gather=True).ok(201)
+    statement = f"INSERT INTO {table} FORMAT TSV"
+    packings = {"clear": (rows(0, 3), {}), "gzip": (gzip.compress(rows(3, 3)), {"Content-Encoding": "gzip"})}
+    for name, (body, headers) in packings.items():
+        reply = ask(node.url, query=statement, chxa_txn=xid, chxa_write_id=name, body=body, headers=headers).ok()
+        assert reply.body == b"" and reply.headers["X-Chxa-Gathered"] == "true"
+        assert "X-ClickHouse-Summary" not in reply.headers and "X-Chxa-Replay" not in reply.headers
+    again = ask(node.url, query=statement, chxa_txn=xid, chxa_write_id="clear", body=rows(0, 3)).ok()
+    assert again.headers["X-Chxa-Gathered"] == again.headers["X-Chxa-Replay"] == "true"
+    client.commit(xid).ok()
+    assert numbers(engine, table) == list(range(6))
+    assert len(client.get(xid).ok()["writes"]) == 1
+
+
 # ---- packings ----
 
 

@@ -81,6 +81,25 @@ def test_refused_rows_end_the_transaction(engine, client, xid, table, insert):
     record = client.get(xid).ok()
     assert record["state"] == "Initialized" and "roll back" in record["reason"], record
     client.rollback(xid).ok()
+    assert client.get(xid).ok()["reason"] == record["reason"]
+    assert count(engine, table) == 0
+
+
+def errors_counted(client):
+    lines = client.request("GET", "/metrics").ok().body.decode().splitlines()
+    return [line for line in lines if line.startswith("chxa_errors_total")]
+
+
+def test_a_rollback_loses_nothing(engine, node, client, xid, table, insert):
+    """It ends the INSERT that gathers: that is no failure, and nobody is told of one."""
+    before = errors_counted(client)
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, tsv(0, 10)).ok()
+    client.rollback(xid).ok()
+    record = client.get(xid).ok()
+    assert record["state"] == "Aborted" and record["reason"] is None, record
+    assert "level=warn" not in node.log_tail(4), node.log_tail(4)
+    assert errors_counted(client) == before
     assert count(engine, table) == 0
 
 
