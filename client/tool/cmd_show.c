@@ -156,8 +156,10 @@ static void put_record(const struct tool *tool, const json_t *record)
         put_field(tool, "meta", text ? text : "");
         free(text);
     }
-    if (json_is_true(json_object_get(record, "gather")))
-        put_field(tool, "gathers", "small writes, until it is prepared");
+    if (json_is_true(json_object_get(record, "gather")) &&
+        strcmp(advice_state(record), chxa_state_name(CHXA_STATE_INITIALIZED)) == 0)
+        put_field(tool, "gathers",
+                  "small writes; their rows are counted when their INSERT has ended");
     put_sums(tool, record);
     put_field(tool, "given", view_text(record, "given_reason"));
     put_field(tool, "heuristic", view_text(record, "heuristic"));
