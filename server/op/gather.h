@@ -10,7 +10,8 @@
  *   - by a process that did not begin it (txn->begun_ms; the record says `gather` from the begin on, so there is no
  *     moment at which an answered write could be forgotten);
  *   - after an INSERT that had answered writes in it has failed (txn->lost).
- * Both are asked at the one way to Prepared and Committing, the prepare, and at every write: gather_check.
+ * Both are asked at the one way to Prepared and Committing, the prepare, before it is begun and when it has drained the
+ * writes; and at every write: gather_check.
  *
  * Invariants
  *   - a gather exists exactly while its INSERT is in flight, and so keeps its transaction in memory;

@@ -328,6 +328,19 @@ static void refuse(struct waiter *waiter, struct txn_cell cell)
                             chxa_state_name(txn->record.state));
 }
 
+/* Known before anything is begun, so a request that does not wait hears of it too. */
+static bool refuse_lost(struct waiter *waiter)
+{
+    struct txn *txn = waiter->txn;
+    struct error lost = {0};
+    bool promises = waiter->event == TXN_PREPARE || waiter->event == TXN_COMMIT;
+    if (!promises || txn->record.state != CHXA_INITIALIZED || gather_check(txn, &lost) == 0)
+        return false;
+    waiter_answer_error(waiter, lost.code, "%s", error_message(&lost));
+    error_clear(&lost);
+    return true;
+}
+
 static void start_operation(struct waiter *waiter)
 {
     struct txn *txn = waiter->txn;
@@ -513,6 +526,8 @@ static bool answer_waiter(struct waiter *waiter)
         return true;
     switch (cell.verdict) {
     case TXN_GO:
+        if (refuse_lost(waiter))
+            return true;
         start_operation(waiter);
         return txn->op == NULL && txn->loaded;
     case TXN_REPLAY:

@@ -263,3 +263,16 @@ def test_concurrent_mix_in_one_transaction(engine, client, xid, table, insert):
     assert max(took) < 10, took
     client.commit(xid).ok()
     assert keys(engine, table) == [str(len(rows))] * 2
+
+
+def test_who_does_not_wait_hears_of_it(engine, client, xid, insert):
+    """A commit that is answered 202 at once, and asked again: not 202 for ever."""
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, b"2024-01-01\tno number\tx\n").ok()
+    deadline = time.monotonic() + 20
+    while (answer := client.commit(xid, wait_ms=0)).status == 202:
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.01)
+    answer.fails("ROLLBACK_ONLY")
+    client.prepare(xid, wait_ms=0).fails("ROLLBACK_ONLY")
+    client.rollback(xid).ok()
