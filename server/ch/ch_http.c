@@ -245,6 +245,12 @@ static void on_request_timeout(uv_timer_t *timer)
     request_deliver(request);
 }
 
+static void give_time(struct ch_request *request)
+{
+    if (request->timeout_ms)
+        uv_timer_start(&request->timer, on_request_timeout, request->timeout_ms, 0);
+}
+
 /* curl's own end of a request that has no complete response. */
 static int classify_failure(struct ch_request *request, CURLcode result)
 {
@@ -325,6 +331,8 @@ static void request_serve(struct ch_request *request)
     }
     if (request->blocked && request_writable(request)) {
         request->blocked = false;
+        if (!request->ended && !request->early)
+            uv_timer_stop(&request->timer);
         if (request->on_drain && !request->ended)
             request->on_drain(request->arg);
     }
@@ -401,6 +409,8 @@ static size_t curl_read(char *to, size_t size, size_t count, void *arg)
     /* Once answered, sending more would only bring a reset that hides the rest of the answer. */
     size_t len = request->early ? 0 : ch_ring_take(&request->ring, to, size * count);
     request->sent_bytes += len;
+    if (len && request->blocked && !request->ended)
+        give_time(request); /* a full buffer that nobody takes from is a stopped server */
     if (request->blocked && request_writable(request))
         request_make_due(request);
     if (len == 0 && (request->early || !request->ended)) {
@@ -645,8 +655,7 @@ static void request_submit(struct ch_request *request, const struct ch_statement
     }
     set_common_options(request);
     set_body_options(request);
-    if (request->timeout_ms)
-        uv_timer_start(&request->timer, on_request_timeout, request->timeout_ms, 0);
+    give_time(request);
     start_queued(client);
     request->blocked = request->upload && request->state == REQUEST_QUEUED;
 }
@@ -742,6 +751,8 @@ bool ch_upload_write(struct ch_request *request, const void *data, size_t len)
     }
     request->blocked = request->state == REQUEST_QUEUED ||
                        request->ring.len > request->client->config.upload_buffer_bytes;
+    if (request->blocked && request->state == REQUEST_RUNNING)
+        give_time(request);
     return !request->blocked;
 }
 
@@ -751,8 +762,7 @@ void ch_upload_end(struct ch_request *request)
     request->ended = true;
     if (request->state >= REQUEST_FINISHED || request->early)
         return;
-    if (request->timeout_ms)
-        uv_timer_start(&request->timer, on_request_timeout, request->timeout_ms, 0);
+    give_time(request);
     upload_resume(request);
 }
 

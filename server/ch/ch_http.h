@@ -93,7 +93,7 @@ struct ch_statement {
     const struct ch_param *params; /* copied */
     size_t n_params;
     uint64_t timeout_ms; /* whole request, waiting in the queue included; 0: none (streaming: once
-                            in the queue, and once from ch_upload_end) */
+                            in the queue, and again as ch_upload says) */
 };
 
 /* Runs a statement without a streamed body. Never NULL. */
@@ -104,7 +104,7 @@ struct ch_request *ch_query(struct ch_client *client, const struct ch_statement 
  * Runs a statement whose body is streamed: `INSERT INTO … FORMAT X` in the URL (a long one at the head
  * of the body), the data chunked behind it. on_drain (may be NULL) is called when buffered data has fallen below half of
  * upload_buffer_bytes after a ch_upload_write that returned false. content_encoding (or NULL) is
- * passed on as a header, e.g. "gzip". timeout_ms counts from ch_upload_end.
+ * passed on as a header, e.g. "gzip". timeout_ms counts from ch_upload_end, and from when a full buffer was touched last.
  */
 struct ch_request *ch_upload(struct ch_client *client, const struct ch_statement *statement,
                              const char *content_encoding, void (*on_drain)(void *arg),

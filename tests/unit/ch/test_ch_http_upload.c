@@ -5,6 +5,11 @@
 #include "lib/suite.h"
 #include "unit/ch/ch_http_lab.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 /* ---- uploads ---- */
 
 /* The error comes while rows flow, on a connection that is closed with rows unread: the send fails,
@@ -176,6 +181,43 @@ START_TEST(upload_arrives_whole_and_is_held_back)
 }
 END_TEST
 
+/* A server that is stopped: its kernel takes what it has room for, and nobody reads it. */
+START_TEST(upload_that_nobody_reads)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t address_len = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &address_len), 0);
+    char url[64];
+    struct error error = {0};
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(address.sin_port));
+    START({"", KEEP, 0, false});
+    struct ch_client *other;
+    struct ch_client_config config = config_for(url);
+    ck_assert_int_eq(ch_client_new(&loop, &config, &other, &error), 0);
+    struct ch_statement statement = {.sql = "INSERT INTO t FORMAT TSV", .timeout_ms = 200};
+    struct ch_request *request =
+        ch_upload(other, &statement, NULL, on_drain, on_answer, &results[0]);
+    static const char rows[65536];
+    while (results[0].calls == 0) {
+        int drains = results[0].drains;
+        if (!ch_upload_write(request, rows, sizeof rows))
+            while (results[0].drains == drains && results[0].calls == 0)
+                ck_assert_int_ne(uv_run(&loop, UV_RUN_ONCE), 0);
+    }
+    ck_assert_int_eq(results[0].code, CHXA_E_CLICKHOUSE_UNKNOWN);
+    ck_assert_ptr_nonnull(strstr(results[0].message, "200 ms"));
+    ch_client_close(other, on_closed, NULL);
+    while (!client_closed)
+        uv_run(&loop, UV_RUN_ONCE);
+    client_closed = false;
+    close(listener);
+    finish(1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ch_http_upload");
@@ -186,6 +228,7 @@ int main(void)
     tcase_add_test(tests, answer_without_end_does_not_hold_an_upload);
     tcase_add_test(tests, upload_is_chunked_and_ends);
     tcase_add_test(tests, upload_arrives_whole_and_is_held_back);
+    tcase_add_test(tests, upload_that_nobody_reads);
     suite_add_tcase(suite, tests);
     return suite_run(suite);
 }
