@@ -310,6 +310,61 @@ static void begin_x(void)
     ck_answered(&begun, 0);
 }
 
+/* The store has the record already: of what was gathered in it another process knows. */
+static void conflict_with_gathered(void)
+{
+    struct store_op *op = script.held[0];
+    op->ret_has_record = true;
+    op->ret_record = (struct chxa_record){
+        .xid = mem_strdup("x"),
+        .owner = mem_strdup("n1"),
+        .owner_url = mem_strdup("http://n1"),
+        .op_id = mem_strdup("n1-1-0-1"),
+        .state = CHXA_INITIALIZED,
+        .created_ms = clock_wall_ms(),
+        .gather = true,
+    };
+    op->ret_version = 3;
+    answer(STORE_OP_CREATE, CHXA_E_STORE_CONFLICT);
+}
+
+/* What another process began can only be rolled back here, and whoever does not wait hears of it too; what this one
+ * begins under the same id afterwards is another matter. */
+START_TEST(gathered_elsewhere)
+{
+    struct asked begun = {0}, prepared = {0}, committed = {0}, rolled_back = {0}, again = {0};
+    coord_begin(coord, "x", &(struct coord_begin){.gather = true}, answered, &begun);
+    run_until_held(1);
+    conflict_with_gathered();
+    turn();
+    ck_answered(&begun, 0);
+    coord_finish(coord, "x", TXN_PREPARE, NULL, 60000, answered, &prepared);
+    coord_finish(coord, "x", TXN_COMMIT, NULL, 0, answered, &committed);
+    turn();
+    ck_answered(&prepared, CHXA_E_ROLLBACK_ONLY);
+    ck_answered(&committed, CHXA_E_ROLLBACK_ONLY);
+    coord_finish(coord, "x", TXN_ROLLBACK, NULL, 60000, answered, &rolled_back);
+    run_until_held(1);
+    answer(STORE_OP_CAS, 0); /* Aborting */
+    run_until_held(1);
+    answer(STORE_OP_CAS, 0); /* Aborted */
+    turn();
+    ck_answered(&rolled_back, 0);
+    ck_assert_ptr_null(txn_find(coord, "x"));
+    coord_begin(coord, "x", &(struct coord_begin){.gather = true}, answered, &again);
+    run_until_held(1);
+    answer(STORE_OP_CREATE, 0);
+    turn();
+    ck_answered(&again, 0);
+    struct asked promised = {0};
+    coord_finish(coord, "x", TXN_PREPARE, NULL, 60000, answered, &promised);
+    run_until_held(1);
+    answer(STORE_OP_CAS, 0); /* Prepared */
+    turn();
+    ck_answered(&promised, 0);
+}
+END_TEST
+
 /* Recovery reads a record beside what runs: an operation that ends meanwhile must not be undone in memory. */
 START_TEST(not_refreshed_beside_an_operation)
 {
@@ -556,6 +611,7 @@ int main(void)
     tcase_add_test(t, forgotten_twice_and_unreadable);
     tcase_add_test(t, unreadable);
     tcase_add_test(t, not_waited_for_but_done);
+    tcase_add_test(t, gathered_elsewhere);
     tcase_add_test(t, not_refreshed_beside_an_operation);
     tcase_add_test(t, nothing_begins_while_refreshed);
     tcase_add_test(t, refreshed_without_an_answer_or_a_record);
