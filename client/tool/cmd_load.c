@@ -277,7 +277,7 @@ static bool has_write(const json_t *record, const char *write_id)
 
 /*
  * With --txn the transaction may be there already. *ret_state: "" when it is not, or is open. TOOL_REFUSED when it is past
- * writing and holds other files than these.
+ * writing and holds other files than these; or when it gathers, so that it would not know a file again.
  */
 static int look_before(struct load *load, char *ret_state, size_t room)
 {
@@ -291,6 +291,11 @@ static int look_before(struct load *load, char *ret_state, size_t room)
         rc = TOOL_OK;
     } else if (rc != TOOL_OK) {
         ask_failed(load->tool, load->xid, &error);
+    } else if (json_is_true(json_object_get(record, "gather"))) {
+        tool_complain("%s was begun with gather, and would not know a file again; nothing was "
+                      "loaded: another id is wanted",
+                      load->xid);
+        rc = TOOL_REFUSED;
     } else if (strcmp(advice_state(record), "Initialized") != 0) {
         snprintf(ret_state, room, "%s", advice_state(record));
         load->owner_url = tool_strdup(view_text(record, "owner_url"));

@@ -157,7 +157,8 @@ static int marker_cut(int held, const struct marker_file *file, struct part_run 
 {
     struct part_run before = {file->run.first, parts.first - 1};
     struct part_run behind = {parts.last + 1, file->run.last};
-    bool any_before = file->run.first<parts.first, any_behind = file->run.last> parts.last;
+    bool any_before = file->run.first < parts.first;
+    bool any_behind = file->run.last > parts.last;
     if (!any_before && !any_behind)
         return unlinkat(held, held_run_name(file->run, file->sent).text, 0) == 0 ? 0 : -errno;
     int result = any_before && any_behind ? marker_create(held, before, file->sent) : 0;

@@ -19,10 +19,11 @@
 /* What a file's name says; false: it is no marker's. Pure. */
 bool held_marker_parse(const char *name, struct part_run *ret_run, bool *ret_sent);
 
-/* What all of a folder's markers say. */
+/* What all of a folder's markers say; each list joined. */
 struct held_markers {
-    struct part_run *moved, *single,
-        *sent; /* joined; single: .moved of one part, may name a clone */
+    struct part_run *moved;
+    struct part_run *single; /* .moved of one part, which may name a clone */
+    struct part_run *sent;
     size_t n_moved, n_single, n_sent;
 };
 /* held: the transaction's folder. 0 or negative errno. */

@@ -5,8 +5,9 @@
  *
  * The order that a crash may cut anywhere (design: "where a part is, tells how far its commit
  * got"): out:  marker → rename held → detached → marker says sent (all of it durable) → ALTER;
- * back: rename detached → held → both folders durable → marker gone. So a part that has left the held area always
- * has its marker, and one that was never given to ClickHouse has none that says sent.
+ * back: rename detached → held → both folders durable → marker gone. So a part that has left the held area has its
+ * marker (but after a power cut, which may take a "moved" along while the part stands in detached/), and one that was
+ * never given to ClickHouse has none that says sent.
  */
 #include "ch/part_files.h"
 

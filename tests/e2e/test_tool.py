@@ -580,6 +580,11 @@ def test_load(tool, client, engine, table, tmp_path):
     assert engine.count(table) == 6003
     # Another file under that id is another load.
     tool("load", "--table", f"{engine.database}.t", tmp_path / "more.tsv.gz", "--txn", "nightly:1", exit=5)
+    # One that gathers keeps no file's write id: a load that was repeated would double its rows.
+    client.begin("nightly:2", gather=True).ok(201)
+    refused = tool("load", "--table", f"{engine.database}.t", path, "--txn", "nightly:2", exit=5)
+    assert "gather" in refused.err
+    client.rollback("nightly:2").ok()
 
 
 @once
