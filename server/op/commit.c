@@ -50,8 +50,7 @@ static const struct op_step commit_steps[] = {
     {"target", commit_target}, /* the next table that has parts; none: on to "sync" */
     {"quiet", commit_quiet},   /* if unsure: until no ALTER of ours runs and it is writable */
     {"check", commit_check},   /* the table is there, its structure suits the parts */
-    {"look",
-     commit_look}, /* where each part is, hence what is left to do (unless `verify` has just seen it) */
+    {"look", commit_look},     /* where each part is, hence what to do; unless verify saw it */
     {"mend", commit_mend},     /* rename attaching_N and ignored_N back to N in detached/ */
     {"mark", commit_mark},     /* leave a marker for the held parts of the batch */
     {"move", commit_move},     /* rename them from the held area into detached/ */
