@@ -3,9 +3,10 @@
  * Clones of held parts: see part_files.h. A marker (held_markers.h) is empty (of parts that are given away themselves), or the part's own, and then says
  * "<inode> <birth> <ms> <name or ->"; it is replaced by a rename, so that it is whole whenever a crash comes.
  *
- * The order that a crash may cut anywhere:  clone → marker (durable) → rename clone → detached …
- * attached for sure → held directory gone. A clone without its marker was never moved out, and is
- * made anew. Threads: any worker.
+ * The order that a crash may cut anywhere:  clone, marker's next content → both durable → marker (durable) →
+ * rename clone → detached … attached for sure → held directory gone. A clone without its marker was never moved
+ * out, and is made anew. The clones of a batch go together from one to the next, so that the disk is waited for
+ * once rather than for each. Threads: any worker.
  */
 #include "ch/part_clone.h"
 
@@ -57,8 +58,8 @@ bool held_marker_read(int held, const struct held_markers *markers, uint64_t num
     return marked || ret_marker->sent;
 }
 
-/* 0 or negative errno. */
-static int marker_write(int held, uint64_t number, const struct held_marker *marker, bool durable)
+/* What the marker is to say, beside it; not durable. 0 or negative errno. */
+static int marker_put(int held, uint64_t number, const struct held_marker *marker)
 {
     char *text =
         mem_printf("%" PRIu64 " %" PRIu64 " %" PRId64 " %s\n", marker->inode, marker->birth_ns,
@@ -69,19 +70,43 @@ static int marker_write(int held, uint64_t number, const struct held_marker *mar
     size_t len = strlen(text);
     if (result == 0 && write(fd, text, len) != (ssize_t)len)
         result = errno ? -errno : -EIO;
-    if (result == 0 && durable && fsync(fd) != 0)
-        result = -errno;
     dirs_close(&fd);
-    if (result == 0 && renameat(held, next.text, held, held_marker_name(number).text) != 0)
-        result = -errno;
-    if (result == 0 && durable && fsync(held) != 0)
-        result = -errno;
     free(text);
     return result;
 }
 
+/* It says so from now on; durable with the folder. 0 or negative errno. */
+static int marker_set(int held, uint64_t number)
+{
+    return renameat(held, held_next_marker_name(number).text, held,
+                    held_marker_name(number).text) == 0
+               ? 0
+               : -errno;
+}
+
+/* A file or a directory. 0 or negative errno. */
+static int entry_sync(int held, const char *name)
+{
+    int fd = openat(held, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int result = fsync(fd) == 0 ? 0 : -errno;
+    close(fd);
+    return result;
+}
+
+/* Begins to write it to the disk, so that fsync of many waits once and not for each. */
+static void entry_flush(int held, const char *name)
+{
+    int fd = openat(held, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* fsync will say what is wrong */
+    close(fd);
+}
+
 /* Makes <number>.out and tells its inode and birth. 0 or negative errno. */
-static int clone_make(int held, uint64_t number, bool durable, struct held_marker *marker)
+static int clone_make(int held, uint64_t number, struct held_marker *marker)
 {
     struct held_entry_name name = held_out_name(number);
     uint64_t bytes = 0;
@@ -102,37 +127,83 @@ static int clone_make(int held, uint64_t number, bool durable, struct held_marke
     result = dirs_link_part(from, to, &bytes);
     if (result == 0 && fchmod(to, status.st_mode & 07777) != 0)
         result = -errno;
-    if (result == 0 && durable && fsync(to) != 0)
-        result = -errno;
     dirs_close(&to);
     marker->inode = dirs_inode(held, name.text);
     marker->birth_ns = dirs_birth_ns(held, name.text);
     return result;
 }
 
-int held_clone(const char *root, const char *xid, const struct chxa_part *part, bool fsync_it,
-               struct error *error)
+/* The clone and what its marker is to say; *ret_made: there was none from before a crash. 0 or negative errno. */
+static int clone_begin(int held, const struct chxa_part *part, bool *ret_made)
+{
+    struct held_marker marker;
+    if (dirs_inode(held, held_part_name(part->number).text) != part->inode)
+        return -ENOENT;
+    if (clone_marker_read(held, part->number, &marker) && marker.inode &&
+        marker.inode == dirs_inode(held, held_out_name(part->number).text))
+        return 0;
+    marker = (struct held_marker){.cloned_ms = clock_wall_ms()};
+    int result = clone_make(held, part->number, &marker);
+    if (result == 0)
+        result = marker_put(held, part->number, &marker);
+    *ret_made = result == 0;
+    return result;
+}
+
+/* All that was begun. 0 or negative errno. */
+static int clones_sync(int held, const struct chxa_part *parts, size_t n, const bool *made)
+{
+    int result = 0;
+    for (size_t i = 0; i < n; i++)
+        if (made[i])
+            entry_flush(held, held_next_marker_name(parts[i].number).text);
+    for (size_t i = 0; result == 0 && i < n; i++) {
+        if (!made[i])
+            continue;
+        result = entry_sync(held, held_next_marker_name(parts[i].number).text);
+        if (result == 0)
+            result = entry_sync(held, held_out_name(parts[i].number).text);
+    }
+    return result;
+}
+
+/* 0 or negative errno; *ret_at: the part that it is about. */
+static int clones_make(int held, const struct chxa_part *parts, size_t n, bool durable,
+                       size_t *ret_at)
+{
+    bool *made = mem_array(n, sizeof *made);
+    int result = 0;
+    *ret_at = 0;
+    for (size_t i = 0; result == 0 && i < n; i++) {
+        *ret_at = i;
+        result = clone_begin(held, &parts[i], &made[i]);
+    }
+    if (result == 0 && durable)
+        result = clones_sync(held, parts, n, made);
+    for (size_t i = 0; result == 0 && i < n; i++) {
+        *ret_at = i;
+        if (made[i])
+            result = marker_set(held, parts[i].number);
+    }
+    /* Also when they were there: the try that made them may have ended before they were durable. */
+    if (result == 0 && durable && fsync(held) != 0)
+        result = -errno;
+    free(made);
+    return result;
+}
+
+int held_clone(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
+               bool fsync_it, struct error *error)
 {
     int held = -1;
+    size_t at = 0;
     int result = dirs_open_held(root, xid, false, &held, error);
     if (result != 0)
         return result;
-    struct held_marker marker = {0};
-    int number = 0;
-    if (held < 0 || dirs_inode(held, held_part_name(part->number).text) != part->inode)
-        number = -ENOENT;
-    else if (clone_marker_read(held, part->number, &marker) && marker.inode &&
-             marker.inode == dirs_inode(held, held_out_name(part->number).text))
-        goto out; /* made before a crash */
-    marker = (struct held_marker){.cloned_ms = clock_wall_ms()};
-    if (number == 0)
-        number = clone_make(held, part->number, fsync_it, &marker);
-    if (number == 0)
-        number = marker_write(held, part->number, &marker, fsync_it);
+    int number = held < 0 ? -ENOENT : clones_make(held, parts, n, fsync_it, &at);
     if (number != 0)
         result = dirs_failed(error, number, "clone a held part under", root,
-                             held_part_name(part->number).text);
-out:
+                             held_part_name(parts[at].number).text);
     dirs_close(&held);
     return result;
 }
@@ -149,7 +220,13 @@ int held_note_seen(const char *root, const char *xid, const struct chxa_part *pa
     if (clone_marker_read(held, part->number, &marker) && marker.inode) {
         snprintf(marker.seen, sizeof marker.seen, "%s", name);
         /* Durable first: an empty marker after a power cut would say that no clone was handed out. */
-        number = marker_write(held, part->number, &marker, true);
+        number = marker_put(held, part->number, &marker);
+        if (number == 0)
+            number = entry_sync(held, held_next_marker_name(part->number).text);
+        if (number == 0)
+            number = marker_set(held, part->number);
+        if (number == 0 && fsync(held) != 0)
+            number = -errno;
     }
     dirs_close(&held);
     return number == 0 ? 0 : dirs_failed(error, number, "write a marker under", root, name);

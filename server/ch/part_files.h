@@ -163,11 +163,12 @@ int held_link_out(const char *root, const char *xid, const struct chxa_part *par
 
 /*
  * For a target that may destroy what it is given (a replica does, when ZooKeeper fails it within an
- * ATTACH): hands over a clone of hard links, <number>.out, and keeps the held directory until it is
- * let go. The marker, written by held_clone and durable with fsync, names the clone's inode.
+ * ATTACH): hands over clones of hard links, <number>.out, and keeps the held directories until they are
+ * let go. The markers, written by held_clone and durable with fsync, name the clones' inodes. On failure
+ * some may be made; then no more than that is known.
  */
-int held_clone(const char *root, const char *xid, const struct chxa_part *part, bool fsync,
-               struct error *error);
+int held_clone(const char *root, const char *xid, const struct chxa_part *parts, size_t n,
+               bool fsync, struct error *error);
 /* Notes in the marker under which name the clone stands in the table's folder. */
 int held_note_seen(const char *root, const char *xid, const struct chxa_part *part,
                    const char *name, struct error *error);

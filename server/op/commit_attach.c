@@ -82,16 +82,6 @@ static size_t parts_to_move(const struct commit *commit, size_t disk, struct chx
     return n;
 }
 
-static int clone_all(const struct commit *commit, const char *root, const struct chxa_part *parts,
-                     size_t n, struct error *error)
-{
-    bool fsync = commit->op.coord->config.fsync;
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < n; i++)
-        code = held_clone(root, commit->xid, &parts[i], fsync, error);
-    return code;
-}
-
 static int mark_disk(const struct commit *commit, uint32_t disk, struct error *error)
 {
     struct runs runs = batch_runs(commit, disk, false);
@@ -110,7 +100,8 @@ static void mark_work(struct op *op)
         const char *root = target->roots[disk];
         size_t n = parts_to_move(commit, disk, parts);
         if (n && commit->replicated)
-            op->work_code = clone_all(commit, root, parts, n, &op->work_error);
+            op->work_code =
+                held_clone(root, commit->xid, parts, n, op->coord->config.fsync, &op->work_error);
         else if (n)
             op->work_code = mark_disk(commit, (uint32_t)disk, &op->work_error);
     }

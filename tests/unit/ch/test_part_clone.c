@@ -78,7 +78,7 @@ static struct part_place look(void)
 
 static void clone_ok(void)
 {
-    ck_assert_msg(held_clone(root, XID, &part, false, &err) == 0, "%s", error_message(&err));
+    ck_assert_msg(held_clone(root, XID, &part, 1, false, &err) == 0, "%s", error_message(&err));
 }
 
 static void check_whole(const char *clone)
@@ -110,7 +110,7 @@ static void check_cloned(void)
 
 START_TEST(test_clone)
 {
-    ck_assert_int_eq(held_clone(root, XID, &part, true, &err), 0);
+    ck_assert_int_eq(held_clone(root, XID, &part, 1, true, &err), 0);
     check_cloned();
     /* Only the clone goes out. */
     ck_assert_int_eq(held_move_out(root, XID, &part, 1, target, &err), 0);
@@ -118,6 +118,33 @@ START_TEST(test_clone)
     ck_assert(place.held && place.marker && place.kept && !place.out && place.detached);
     part_place_clear(&place);
     check_whole(path_of(path_of(target, "detached"), part.name));
+}
+END_TEST
+
+/* Those of a batch: one is there from before a crash, and one cannot be made; then no marker names any of the new ones. */
+START_TEST(test_several)
+{
+    struct chxa_part parts[] = {part, link_part("all_1_1_0", NUMBER + 1),
+                                link_part("all_1_1_0", NUMBER + 2)};
+    clone_ok();
+    ino_t first = inode_of(OUT);
+    const char *last = held_path("1000000000000003");
+    ck_assert_int_eq(rename(last, path_of(base, "away")), 0);
+    ck_assert_int_eq(held_clone(root, XID, parts, 3, true, &err), CHXA_E_IO_FAILED);
+    ck_assert(strstr(error_message(&err), "1000000000000003"));
+    ck_assert(exists(held_path("1000000000000002.out")));
+    ck_assert(!exists(held_path("1000000000000002.moved")));
+    ck_assert_int_eq(rename(path_of(base, "away"), last), 0);
+    for (int again = 0; again < 2; again++)
+        ck_assert_int_eq(held_clone(root, XID, parts, 3, true, &err), 0);
+    check_cloned();
+    ck_assert_uint_eq(inode_of(OUT), first);
+    for (size_t i = 1; i < 3; i++) {
+        struct part_place place = place_of(&parts[i]);
+        ck_assert(place.kept && place.out && place.inode != parts[i].inode);
+        part_place_clear(&place);
+        chxa_part_clear(&parts[i]);
+    }
 }
 END_TEST
 
@@ -189,7 +216,7 @@ START_TEST(test_marker_is_a_link)
 {
     make_file(base, "precious", "not ours");
     ck_assert_int_eq(symlink(path_of(base, "precious"), NEXT), 0);
-    ck_assert_int_eq(held_clone(root, XID, &part, false, &err), CHXA_E_IO_FAILED);
+    ck_assert_int_eq(held_clone(root, XID, &part, 1, false, &err), CHXA_E_IO_FAILED);
     ck_assert(!exists(MARKER));
     struct stat status;
     ck_assert_int_eq(stat(path_of(base, "precious"), &status), 0);
@@ -200,9 +227,9 @@ END_TEST
 START_TEST(test_another_part_is_held)
 {
     part.inode++;
-    ck_assert_int_eq(held_clone(root, XID, &part, false, &err), CHXA_E_IO_FAILED);
+    ck_assert_int_eq(held_clone(root, XID, &part, 1, false, &err), CHXA_E_IO_FAILED);
     ck_assert(!exists(OUT) && !exists(MARKER));
-    ck_assert_int_eq(held_clone(root, "nobody", &part, false, &err), CHXA_E_IO_FAILED);
+    ck_assert_int_eq(held_clone(root, "nobody", &part, 1, false, &err), CHXA_E_IO_FAILED);
     ck_assert(!exists(path_of(root, "chxa/t-nobody")));
 }
 END_TEST
@@ -297,7 +324,7 @@ START_TEST(test_no_space_for_the_marker)
     limit.rlim_max = before.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    ck_assert_int_eq(held_clone(root, XID, &part, false, &err), CHXA_E_IO_FAILED);
+    ck_assert_int_eq(held_clone(root, XID, &part, 1, false, &err), CHXA_E_IO_FAILED);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
     ck_assert_ptr_nonnull(strstr(error_message(&err), strerror(EFBIG)));
     ck_assert(!exists(MARKER) && exists(HELD));
@@ -316,7 +343,7 @@ START_TEST(test_no_space_for_the_clone)
     make_dir(table);
     make_dir(target);
     make_world();
-    ck_assert_int_eq(held_clone(root, XID, &part, false, &err), CHXA_E_IO_FAILED);
+    ck_assert_int_eq(held_clone(root, XID, &part, 1, false, &err), CHXA_E_IO_FAILED);
     ck_assert_ptr_nonnull(strstr(error_message(&err), strerror(ENOSPC)));
     ck_assert(exists(HELD) && exists(OUT) && !exists(MARKER)); /* cut off half way */
     ck_assert_int_eq(mount("none", root, NULL, MS_REMOUNT, "nr_inodes=100"), 0);
@@ -332,6 +359,7 @@ int main(void)
     TCase *tests = tcase_create("clone");
     tcase_add_checked_fixture(tests, clone_setup, clone_teardown);
     tcase_add_test(tests, test_clone);
+    tcase_add_test(tests, test_several);
     tcase_add_test(tests, test_again);
     tcase_add_test(tests, test_half_made);
     tcase_add_test(tests, test_whole_but_not_marked);
