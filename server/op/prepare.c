@@ -4,7 +4,7 @@
  * top to bottom.
  *
  * What recovery sees after a crash: before "record" was stored the transaction is Initialized as it
- * was (making files durable twice is harmless), after it Prepared. After the answer the rows
+ * was (making files durable twice is harmless; one that gathers can only be rolled back then, see gather.h), after it Prepared. After the answer the rows
  * survive a crash of any process and a power cut. Where the disk refused to keep parts they are thrown
  * away (throw_away), and the next prepare finds them gone; after a crash between the refusal and that
  * it finds the note of a sync that was begun, and believes no second fsync of the same files (held_sync).
