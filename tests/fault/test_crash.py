@@ -578,10 +578,11 @@ def test_told_to_stop_within_a_step(world, engine_name, store_name):
     """SIGTERM while a step is under way: it ends in order, whatever the step, and what was asked for is done in the end."""
     visits = visited_by(world, "commit", (engine_name, store_name)) + visited_by(world, "rollback", (engine_name, store_name))
     steps = sorted({name.split(":")[0] for name in visits} - {"write.compare", "prepare.drain", "prepare.limits"})
+    cases = [(story_rollback if step.startswith("rollback.") else story_commit, step) for step in steps]
+    cases += [(story_gather, step) for step in steps if step.startswith(("write.", "prepare."))]
     life = world.life
     life.stops = True
-    for number, step in enumerate(steps):
-        story = story_rollback if step.startswith("rollback.") else story_commit
+    for number, (story, step) in enumerate(cases):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             told = pool.submit(story, world, f"{step}:{('before', 'after')[number % 2]}:delay=300")
             wait_until(life.fired, f"{step} was not visited")
