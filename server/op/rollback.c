@@ -43,15 +43,23 @@ static const struct op_kind rollback_kind = {
     rollback_finished, rollback_release,
 };
 
+/* The reason, and what has made the transaction rollback-only; malloc'd, or NULL. To be asked before the drain, which ends
+ * what gathers, and is not why. */
+static char *whole_reason(const struct txn *txn, const char *reason)
+{
+    struct error lost = {0};
+    if (txn->record.state != CHXA_INITIALIZED || gather_check(txn, &lost) == 0)
+        return mem_strdup(reason);
+    char *whole = mem_printf("%s%s%s", reason ? reason : "",
+                             reason ? "; it was lost already: " : "", error_message(&lost));
+    error_clear(&lost);
+    return whole;
+}
+
 void rollback_start(struct txn *txn, const char *reason)
 {
     struct rollback *rollback = mem_alloc(sizeof *rollback);
-    struct error lost = {0};
-    /* Before the drain: that ends what gathers, and is not why. */
-    if (reason == NULL && txn->record.state == CHXA_INITIALIZED && gather_check(txn, &lost))
-        reason = error_message(&lost);
-    rollback->reason = mem_strdup(reason);
-    error_clear(&lost);
+    rollback->reason = whole_reason(txn, reason);
     rollback->xid = mem_strdup(txn_xid(txn));
     txn->op = &rollback->op;
     op_start(&rollback->op, &rollback_kind, txn->coord, txn,

@@ -214,7 +214,7 @@ bool prepare_runs(const struct txn *txn);
 /* recovering: the record says Committing already; look at the disk first. Or it says Committed, by
  * an operator who gave up this node: attach nothing, set aside what is left. */
 void commit_start(struct txn *txn, bool recovering);
-/* reason: or NULL; then it is what makes the transaction rollback-only, if something does. */
+/* reason: or NULL. What has made the transaction rollback-only, if something has, is recorded with it. */
 void rollback_start(struct txn *txn, const char *reason);
 /* Of a blocked commit, which waits; its waiters hear when it fails. reason: or NULL. */
 void convert_start(struct txn *txn, const char *reason);

@@ -85,6 +85,21 @@ def test_refused_rows_end_the_transaction(engine, client, xid, table, insert):
     assert count(engine, table) == 0
 
 
+def test_a_time_out_keeps_what_was_lost(engine, start_node, store_name, xid, insert):
+    from rest import Client
+
+    client = Client(start_node(engine, store_name, idle_timeout_ms=1000).url)
+    client.begin(xid, gather=True).ok(201)
+    client.write(xid, insert, b"2024-01-01\tno number\tx\n").ok()
+    client.prepare(xid).fails("ROLLBACK_ONLY")
+    time.sleep(2)  # a GET is a request for it, too
+    deadline = time.monotonic() + 20
+    while (record := client.get(xid).ok())["state"] != "Aborted":
+        assert time.monotonic() < deadline, record
+        time.sleep(1.5)
+    assert "time-out" in record["reason"] and "gathered writes" in record["reason"], record
+
+
 def errors_counted(client):
     lines = client.request("GET", "/metrics").ok().body.decode().splitlines()
     return [line for line in lines if line.startswith("chxa_errors_total")]
