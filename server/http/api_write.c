@@ -154,6 +154,7 @@ void api_write(struct api_call *call)
     struct http_request *request = call->request;
     struct ch_param settings[SETTINGS_MAX];
     const char *views = http_request_param(request, "views");
+    const char *length = http_request_header(request, "Content-Length");
     struct coord_write_params params = {
         .xid = call->xid,
         .query = http_request_param(request, "query"),
@@ -161,6 +162,7 @@ void api_write(struct api_call *call)
         .database = http_request_param(request, "database"),
         .skip_views = views && strcmp(views, "skip") == 0,
         .content_encoding = http_request_header(request, "Content-Encoding"),
+        .body_bytes = length ? strtoull(length, NULL, 10) : 0, /* http_head.c has checked it */
         .settings = settings,
         .flow = flow,
     };
@@ -169,7 +171,7 @@ void api_write(struct api_call *call)
                          "the parameter query, with the INSERT, is missing");
         return;
     }
-    if (needs_body(params.query) && http_request_header(request, "Content-Length") == NULL &&
+    if (needs_body(params.query) && length == NULL &&
         http_request_header(request, "Transfer-Encoding") == NULL) {
         /* Without a length nobody can tell a whole body from a truncated one. */
         api_answer_error(call, CHXA_E_LENGTH_REQUIRED, "%s",

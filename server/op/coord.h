@@ -201,6 +201,7 @@ struct coord_write_params {
     const char *database;            /* the client's default database, or NULL */
     bool skip_views;                 /* views=skip */
     const char *content_encoding;    /* or NULL; passed on to ClickHouse */
+    uint64_t body_bytes;             /* as the client said, or 0: it did not */
     const struct ch_param *settings; /* of the client; checked here */
     size_t n_settings;
     bool gathers; /* set by gather.c only: this is the INSERT that others are put into */

@@ -68,6 +68,7 @@ struct coord_write *coord_write_start(struct coord *coord, const struct coord_wr
     write->write_id = params->write_id ? mem_strdup(params->write_id) : coord_op_id(coord);
     write->client_database = mem_strdup(params->database);
     write->content_encoding = mem_strdup(params->content_encoding);
+    write->body_bytes_told = params->body_bytes;
     write->skip_views = params->skip_views;
     write->gathers = params->gathers;
     write->settings = mem_array(params->n_settings, sizeof *write->settings);

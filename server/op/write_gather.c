@@ -75,6 +75,7 @@ static bool may_gather(const struct coord_write *write)
     const struct insert_head *head = &write->head;
     return write->op.txn->record.gather && !write->gathers && head->source == INSERT_FORMAT &&
            write->content_encoding == NULL && gather_format_joins(head->format) &&
+           write->body_bytes_told <= write->op.coord->config.gather_body_bytes_max &&
            blank(write->query + head->data_begin) && settings_join(write);
 }
 

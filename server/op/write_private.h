@@ -21,6 +21,7 @@ struct coord_write {
     void (*flow)(void *arg, bool want);
     /* what the client asked for */
     char *xid, *query, *write_id, *client_database, *content_encoding;
+    uint64_t body_bytes_told; /* 0: not */
     bool skip_views;
     struct ch_param *settings;
     size_t n_settings;
