@@ -33,8 +33,8 @@ def counters(client, name):
     return found
 
 
-def transaction(client, table, xid, writes):
-    client.begin(xid).ok((200, 201))
+def transaction(client, table, xid, writes, **fields):
+    client.begin(xid, **fields).ok((200, 201))
     for number in range(writes):
         client.write(xid, f"INSERT INTO {table} (day, key, value) FORMAT TabSeparated", rows(number)).ok()
     client.prepare(xid).ok()
@@ -97,6 +97,16 @@ def test_store_operations(client, xid, warm_table, writes):
     assert done == {"create": 1, "add_write": writes, "cas": 3}
 
 
+def test_gathered_writes(client, xid, warm_table):
+    """One INSERT and one record, however many writes."""
+    work = lambda number: transaction(client, warm_table, f"{xid}:{number}", WRITES, gather=True)
+    sent = least(client, "clickhouse_statements_total", work)
+    assert sent == {"insert": 1, "select": 2, "alter": 1}
+    before = counters(client, "store_operations_total")
+    work(4)
+    assert counters(client, "store_operations_total") - before == {"create": 1, "add_write": 1, "cas": 3}
+
+
 # ---- system calls ----
 
 # Kind: names; at most so many in a transaction of one write of one part; and for each write more.
@@ -154,6 +164,23 @@ def test_system_calls(engine, store_name, start_node, xid):
         if one[kind] > one_max or each[kind] > each_max
     }
     assert not too_many, f"{too_many}; a transaction of one write: {one}; each write more: {each}"
+
+
+# Of each gathered write at most so many; its connection is made, and ended, among them.
+GATHERED_KINDS = {kind: 0.1 for kind in KINDS} | {"all": 30}
+
+
+@pytest.mark.parametrize("store_name", ("sqlite",))
+def test_system_calls_of_a_gathered_write(engine, store_name, start_node, xid):
+    """It touches no file."""
+    node = start_node(engine, store_name, sync_files_max=0)
+    client = Client(node.url)
+    table = make_warm(engine, client, xid)
+    transaction(client, table, f"{xid}:0", 1, gather=True)
+    one = counted(node, lambda: transaction(client, table, f"{xid}:1", 1, gather=True))
+    many = counted(node, lambda: transaction(client, table, f"{xid}:2", 1 + WRITES, gather=True))
+    each = {kind: (many[kind] - one[kind]) / WRITES for kind in KINDS}
+    assert all(each[kind] <= most for kind, most in GATHERED_KINDS.items()), each
 
 
 # In a commit of one part at most so many; for each part more; and for each ALTER more.
