@@ -410,6 +410,18 @@ START_TEST(a_lost_multi_is_settled_for_each)
 }
 END_TEST
 
+/* Long enough that no store makes all of them within a millisecond. */
+#define HEAVY_BYTES 16384u
+
+static void make_heavy(struct chxa_record *record)
+{
+    char *meta = mem_alloc(HEAVY_BYTES + 1);
+    memset(meta, 'x', HEAVY_BYTES);
+    meta[0] = meta[HEAVY_BYTES - 1] = '"';
+    free(record->meta);
+    record->meta = meta;
+}
+
 /* With a deadline of a millisecond some are late while they wait: told to be not done, they are not,
  * whatever is sent later. */
 START_TEST(late_ones_are_not_done)
@@ -421,8 +433,10 @@ START_TEST(late_ones_are_not_done)
         crowd.lab.config.operation_timeout_ms = 1;
         struct lab_node *eyes = crowd.node;
         crowd.node = lab_node(&crowd.lab, "n2");
-        for (unsigned i = 0; i < MANY; i++)
+        for (unsigned i = 0; i < MANY; i++) {
             mem_replace(&crowd.records[i].owner, "n2");
+            make_heavy(&crowd.records[i]);
+        }
         create_all(&crowd, MANY);
         lab_pause(&crowd.lab, 300);
         crowd.node = eyes;
