@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures 6, 7 and 8 of article 001, and the streaming write: rows a second through chxad against INSERTs straight to
 ClickHouse. The same batches of the same bytes over as many kept connections, into the same table, emptied in between."""
+import os
+
 from lab import load, with_settings
 from rounds import Cell
 
@@ -20,6 +22,7 @@ class Sides:
 
     def _run(self, kind, url, size, **options):
         self.table.empty()
+        os.sync()  # what the other side left unwritten is not this one's to wait for
         size = {"transactions": 1, **size}
         times = load(kind, url, self.table.insert(), **size, **options)
         rows = size["writers"] * size["transactions"] * size["batches"] * size["rows"]
