@@ -14,8 +14,8 @@
  * writes; and at every write: gather_check.
  *
  * Invariants
- *   - a gather exists exactly while its INSERT is in flight, and so keeps its transaction in memory;
- *   - at most one for each table of a transaction, so that rows of one table keep their order;
+ *   - while a gather exists, its INSERT is in flight or a write that waits in it is: the transaction stays in memory;
+ *   - the INSERTs of one table of a transaction run one after the other, so that its rows keep their order;
  *   - a body is taken whole or not at all: a client that goes away in the middle of one harms nobody else's.
  *
  * Threads: the loop's.
