@@ -202,9 +202,9 @@ static struct gather *find_first(const struct txn *txn, const struct chxa_target
 static struct gather *find_last(const struct txn *txn, const struct chxa_target *target)
 {
     struct gather *gather;
-    TAILQ_FOREACH_REVERSE(gather, &txn->gathers, gather_list, link)
-    if (target_equal(&gather->target, target))
-        return gather;
+    TAILQ_FOREACH_REVERSE (gather, &txn->gathers, gather_list, link)
+        if (target_equal(&gather->target, target))
+            return gather;
     return NULL;
 }
 
